@@ -1,0 +1,239 @@
+package http1
+
+import (
+	"bytes"
+	"math"
+	"net/http"
+)
+
+// A Kind is a way in which the end of a body is told.
+type Kind int
+
+const (
+	NoBody     Kind = iota // the message ends with its head
+	Length                 // after Framing.Length octets
+	Chunked                // with the last chunk and its trailer section (RFC 9112 §7.1)
+	UntilClose             // when the connection is closed
+)
+
+// Framing tells where the body of a message ends.
+type Framing struct {
+	Kind   Kind
+	Length int64 // octets; for Kind Length only
+}
+
+// Bounds on what may stand between the data of a chunked body, in bytes.
+const (
+	maxChunkLine = 16 << 10
+	maxTrailer   = 64 << 10
+)
+
+// parseLength parses 1*DIGIT that fits an int64 (RFC 9110 §8.6).
+func parseLength(s string) (int64, bool) {
+	n := int64(0)
+	for i := range len(s) {
+		c := s[i]
+		if c < '0' || c > '9' || n > (math.MaxInt64-int64(c-'0'))/10 {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, len(s) > 0
+}
+
+// A Body walks over the raw bytes of one message body, which may be cut into
+// pieces anywhere.
+type Body struct {
+	strict bool
+	kind   Kind
+	state  bodyState
+	remain int64  // octets of the body or of the chunk still to come
+	line   []byte // of the line or trailer section that was begun
+}
+
+type bodyState int
+
+const (
+	inData      bodyState = iota // Length, UntilClose: the body; Chunked: the data of a chunk
+	inChunkLine                  // size and extensions
+	inDataEnd                    // the CR LF behind the data of a chunk
+	inTrailer
+	isDone
+)
+
+// NewBody starts at the first byte after the head. A strict one refuses, in
+// chunked framing, bare LF and white space around the size.
+func NewBody(f Framing, strict bool) *Body {
+	b := &Body{strict: strict, kind: f.Kind}
+	switch {
+	case f.Kind == NoBody, f.Kind == Length && f.Length == 0:
+		b.state = isDone
+	case f.Kind == Length:
+		b.remain = f.Length
+	case f.Kind == UntilClose:
+		b.remain = math.MaxInt64
+	case f.Kind == Chunked:
+		b.state = inChunkLine
+	}
+	return b
+}
+
+// Done reports whether the body has been seen to its end. A body that lasts
+// until the connection is closed is never done.
+func (b *Body) Done() bool { return b.state == isDone }
+
+// Trailer returns the fields behind the last chunk, once the body is done.
+func (b *Body) Trailer() []Field {
+	if b.state != isDone {
+		return nil
+	}
+	return parseFields(b.line)
+}
+
+// Next consumes n bytes from the start of p, of which data (a part of them,
+// maybe none) is the entity body. It consumes at least one unless p is empty,
+// the body is done, or there is an error. An error is an [*Error] with status
+// 400; where the bytes come from an origin, the status means nothing.
+func (b *Body) Next(p []byte) (n int, data []byte, err error) {
+	for n < len(p) && len(data) == 0 && b.state != isDone {
+		switch b.state {
+		case inData:
+			take := int(min(b.remain, int64(len(p)-n)))
+			data = p[n : n+take]
+			n += take
+			b.tookData(int64(take))
+		default:
+			took, err := b.takeLine(p[n:])
+			n += took
+			if err != nil {
+				return n, nil, err
+			}
+		}
+	}
+	return n, data, nil
+}
+
+func (b *Body) tookData(n int64) {
+	if b.kind == UntilClose {
+		return
+	}
+	b.remain -= n
+	if b.remain > 0 {
+		return
+	}
+	b.state = isDone
+	if b.kind == Chunked {
+		b.state = inDataEnd
+	}
+}
+
+// takeLine takes the rest of a line of the framing, or what there is of it.
+func (b *Body) takeLine(p []byte) (n int, err error) {
+	end := bytes.IndexByte(p, '\n')
+	n = end + 1
+	if end < 0 {
+		n = len(p)
+	}
+	limit := maxChunkLine
+	switch b.state {
+	case inDataEnd:
+		limit = len("\r\n")
+	case inTrailer:
+		limit = maxTrailer
+	}
+	if len(b.line)+n > limit {
+		return 0, b.tooLong()
+	}
+	b.line = append(b.line, p[:n]...)
+	if end < 0 {
+		return n, nil
+	}
+	return n, b.endLine()
+}
+
+func (b *Body) tooLong() error {
+	switch b.state {
+	case inDataEnd:
+		return refuse(http.StatusBadRequest, "the data of a chunk is longer than its size says")
+	case inTrailer:
+		return refuse(http.StatusBadRequest, "the trailer section of the chunked body has more than %d bytes", maxTrailer)
+	}
+	return refuse(http.StatusBadRequest, "a chunk size line has more than %d bytes", maxChunkLine)
+}
+
+// endLine understands the line that is now whole in b.line.
+func (b *Body) endLine() error {
+	last := b.line[bytes.LastIndexByte(b.line[:len(b.line)-1], '\n')+1:]
+	if b.strict && !bytes.HasSuffix(last, []byte("\r\n")) {
+		return refuse(http.StatusBadRequest, "a line of the chunked framing does not end in CR LF")
+	}
+	text := trimLineEnd(last)
+	switch b.state {
+	case inDataEnd:
+		if len(text) > 0 {
+			return b.tooLong()
+		}
+		b.state = inChunkLine
+	case inChunkLine:
+		size, err := b.parseSize(text)
+		if err != nil {
+			return err
+		}
+		b.remain, b.state = size, inData
+		if size == 0 {
+			b.state = inTrailer
+		}
+	case inTrailer:
+		if len(text) > 0 {
+			return b.checkTrailerLine(text)
+		}
+		b.state = isDone
+		return nil // keeps the trailer section in b.line
+	}
+	b.line = b.line[:0]
+	return nil
+}
+
+func (b *Body) checkTrailerLine(text []byte) error {
+	if !b.strict {
+		return nil
+	}
+	f := parseField(text)
+	if !isToken(f.Name) || text[len(f.Name)] != ':' || bytes.ContainsFunc(f.Value, isControl) {
+		return refuse(http.StatusBadRequest, "the trailer line %.80q is not a header field", text)
+	}
+	return nil
+}
+
+// parseSize parses `chunk-size [ chunk-ext ]`.
+func (b *Body) parseSize(line []byte) (int64, error) {
+	digits, ext, _ := bytes.Cut(line, []byte{';'})
+	if !b.strict {
+		digits = trimBlank(digits)
+	}
+	bad := refuse(http.StatusBadRequest, "the chunk size %.40q is not a hexadecimal number", digits)
+	if len(digits) == 0 || bytes.ContainsFunc(ext, isControl) {
+		return 0, bad
+	}
+	size := int64(0)
+	for _, c := range digits {
+		d, ok := hexDigit(c)
+		if !ok || size > math.MaxInt64>>4 {
+			return 0, bad
+		}
+		size = size<<4 | d
+	}
+	return size, nil
+}
+
+func hexDigit(c byte) (int64, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return int64(c - '0'), true
+	case 'a' <= c && c <= 'f':
+		return int64(c-'a') + 10, true
+	case 'A' <= c && c <= 'F':
+		return int64(c-'A') + 10, true
+	}
+	return 0, false
+}

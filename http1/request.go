@@ -1,0 +1,177 @@
+package http1
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Bounds on the head of a request. They are far above what browsers send.
+const (
+	MaxRequestHead   = 128 << 10 // bytes of first line and fields
+	MaxRequestFields = 64 << 10  // bytes of the fields alone
+	MaxFieldCount    = 256
+	MaxTarget        = 64 << 10 // bytes
+	maxMethod        = 64       // bytes
+)
+
+// A Request is the head of a request.
+type Request struct {
+	Head
+	Method  string
+	Target  string // as sent: any octet but controls and SP
+	Minor   int    // x in HTTP/1.x
+	Framing Framing
+}
+
+// ParseRequest understands the head of a request that ends with raw. What could
+// be understood in two ways is refused; see RFC 9112 §3, §5, §6.1 and §6.3.
+// The error is an [*Error].
+func ParseRequest(raw []byte) (*Request, error) {
+	r := &Request{Head: parseHead(raw)}
+	// The first line is judged first: of a request line that makes no sense
+	// nothing else does.
+	for _, check := range []func() *Error{r.parseLine, r.checkSize, r.checkLineEnds, r.checkFields, r.checkHost, r.parseFraming} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func refuse(status int, format string, args ...any) *Error {
+	return &Error{Status: status, Reason: fmt.Sprintf(format, args...)}
+}
+
+func (r *Request) parseLine() *Error {
+	method, rest, ok1 := bytes.Cut(r.Line, []byte{' '})
+	target, version, ok2 := bytes.Cut(rest, []byte{' '})
+	if !ok1 || !ok2 || len(target) == 0 {
+		return refuse(http.StatusBadRequest, "the request line is not METHOD TARGET VERSION")
+	}
+	if !isToken(method) || len(method) > maxMethod || bytes.ContainsFunc(method, isLower) {
+		return refuse(http.StatusBadRequest, "the request method %.80q is not a known or valid one", method)
+	}
+	minor, err := parseVersion(version)
+	if err != nil {
+		return err
+	}
+	if len(target) > MaxTarget {
+		return refuse(http.StatusRequestURITooLong, "the request target has %d bytes, more than %d", len(target), MaxTarget)
+	}
+	for _, c := range target {
+		if c <= ' ' || c == 0x7f {
+			return refuse(http.StatusBadRequest, "the request target has a control character")
+		}
+	}
+	r.Method, r.Target, r.Minor = string(method), string(target), minor
+	return nil
+}
+
+func isLower(c rune) bool { return 'a' <= c && c <= 'z' }
+
+func parseVersion(v []byte) (minor int, err *Error) {
+	digit := func(c byte) bool { return '0' <= c && c <= '9' }
+	if len(v) != 8 || !bytes.HasPrefix(v, []byte("HTTP/")) || !digit(v[5]) || v[6] != '.' || !digit(v[7]) {
+		return 0, refuse(http.StatusBadRequest, "the request line does not end in HTTP/1.1 or HTTP/1.0")
+	}
+	if v[5] == '0' {
+		return 0, refuse(http.StatusBadRequest, "HTTP/0.9 is not supported")
+	}
+	if v[5] != '1' {
+		return 0, refuse(http.StatusHTTPVersionNotSupported, "HTTP version %s is not supported on this connection", v[5:])
+	}
+	// A later minor version is compatible with 1.1 (RFC 9110 §2.5).
+	return min(int(v[7]-'0'), 1), nil
+}
+
+func (r *Request) checkSize() *Error {
+	if n := len(r.Raw) - len(r.Line); n > MaxRequestFields {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "the header fields have %d bytes, more than %d", n, MaxRequestFields)
+	}
+	if n := len(r.Fields); n > MaxFieldCount {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "there are %d header fields, more than %d", n, MaxFieldCount)
+	}
+	return nil
+}
+
+// checkLineEnds refuses lines that do not end in CR LF, and CR or NUL elsewhere.
+func (r *Request) checkLineEnds() *Error {
+	lf, cr := bytes.Count(r.Raw, []byte{'\n'}), bytes.Count(r.Raw, []byte{'\r'})
+	if crlf := bytes.Count(r.Raw, []byte("\r\n")); lf != crlf || cr != crlf {
+		return refuse(http.StatusBadRequest, "a line of the request head does not end in CR LF")
+	}
+	if bytes.IndexByte(r.Raw, 0) >= 0 {
+		return refuse(http.StatusBadRequest, "the request head has a NUL character")
+	}
+	return nil
+}
+
+func (r *Request) checkFields() *Error {
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		line, _ := cutLine(f.Raw)
+		switch {
+		case isBlank(f.Raw[0]) || len(line) != len(f.Raw):
+			return refuse(http.StatusBadRequest, "a header field is folded over two lines")
+		case f.Name == nil:
+			return refuse(http.StatusBadRequest, "the header line %.80q has no colon", f.Value)
+		case f.Raw[len(f.Name)] != ':':
+			return refuse(http.StatusBadRequest, "there is white space between the header name %.80q and its colon", f.Name)
+		case !isToken(f.Name):
+			return refuse(http.StatusBadRequest, "the header name %.80q is not valid", f.Name)
+		case bytes.ContainsFunc(f.Value, isControl):
+			return refuse(http.StatusBadRequest, "the value of header field %s has a control character", f.Name)
+		}
+	}
+	return nil
+}
+
+func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
+
+func (r *Request) checkHost() *Error {
+	hosts := r.Values("Host")
+	switch {
+	case len(hosts) > 1:
+		return refuse(http.StatusBadRequest, "there are %d Host fields", len(hosts))
+	case len(hosts) == 0 && r.Minor >= 1 && r.Method != http.MethodConnect:
+		return refuse(http.StatusBadRequest, "the Host field is missing")
+	case len(hosts) == 1 && strings.ContainsAny(hosts[0], " \t,/\\@?#"):
+		return refuse(http.StatusBadRequest, "the Host field %.80q is not a host name with an optional port", hosts[0])
+	}
+	return nil
+}
+
+func (r *Request) parseFraming() *Error {
+	for i := range r.Fields {
+		if n := string(r.Fields[i].Name); strings.EqualFold(n, "Transfer_Encoding") || strings.EqualFold(n, "Content_Length") {
+			return refuse(http.StatusBadRequest, "the header field %s looks like another one", n)
+		}
+	}
+	codings, lengths := r.Values("Transfer-Encoding"), r.Values("Content-Length")
+	switch {
+	case len(codings) > 0 && len(lengths) > 0:
+		return refuse(http.StatusBadRequest, "there are both Transfer-Encoding and Content-Length")
+	case len(codings) > 0 && r.Minor == 0:
+		return refuse(http.StatusBadRequest, "Transfer-Encoding is not allowed in HTTP/1.0")
+	case len(codings) > 1:
+		return refuse(http.StatusBadRequest, "there are %d Transfer-Encoding fields", len(codings))
+	case len(codings) == 1 && !strings.EqualFold(codings[0], "chunked"):
+		return refuse(http.StatusNotImplemented, "the Transfer-Encoding %.80q is not supported", codings[0])
+	case len(codings) == 1:
+		r.Framing = Framing{Kind: Chunked}
+	case len(lengths) > 1:
+		return refuse(http.StatusBadRequest, "there are %d Content-Length fields", len(lengths))
+	case len(lengths) == 1:
+		n, ok := parseLength(lengths[0])
+		if !ok {
+			return refuse(http.StatusBadRequest, "the Content-Length %.80q is not a length", lengths[0])
+		}
+		r.Framing = Framing{Kind: Length, Length: n}
+	}
+	if r.Method == http.MethodConnect && (r.Framing.Kind == Chunked || r.Framing.Length > 0) {
+		return refuse(http.StatusBadRequest, "a CONNECT request cannot have a body")
+	}
+	return nil
+}

@@ -71,7 +71,7 @@ func parseFields(b []byte) []Field {
 		}
 		if folded := isBlank(line[0]) && len(fields) > 0; folded {
 			f := &fields[len(fields)-1]
-			f.Raw = f.Raw[: len(f.Raw)+len(line) : len(f.Raw)+len(line)]
+			f.Raw = f.Raw[:len(f.Raw)+len(line)]
 			f.Value = joinFolded(f.Value, line)
 		} else {
 			fields = append(fields, parseField(line))
@@ -104,7 +104,7 @@ func joinFolded(value, line []byte) []byte {
 // cutLine returns the first line of b with its line end, and what follows.
 func cutLine(b []byte) (line, rest []byte) {
 	if i := bytes.IndexByte(b, '\n'); i >= 0 {
-		return b[: i+1 : i+1], b[i+1:]
+		return b[:i+1], b[i+1:]
 	}
 	return b, nil
 }

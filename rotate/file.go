@@ -1,0 +1,382 @@
+package rotate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrBroken is in the error when a file can no longer be appended to: nobody
+// knows what is behind its last good byte. It has to be set aside.
+var ErrBroken = errors.New("the file is broken")
+
+var errFinished = errors.New("the file is finished")
+
+// A File is being appended to until it is finished or set aside.
+type File struct {
+	set     *Set
+	series  string
+	name    string // base name in the end
+	path    string // while it is written
+	tag     string
+	created time.Time
+
+	h       Handle      // nil: closed
+	id      fs.FileInfo // to know it again
+	first   int64       // length of the preamble
+	size    int64       // whole appends
+	synced  int64       // of them durable
+	err     error       // ErrBroken and its reason
+	failed  bool        // a sync failed: what was not durable then never will be
+	renamed bool
+	done    bool // finished, removed or set aside
+	overdue bool // it has been said that it stays although it is full
+}
+
+// Name returns the base name that the file has in the end, without ".open".
+// It changes only when somebody else takes the name while the file is being
+// written.
+func (f *File) Name() string { return f.name }
+
+// Tag returns what Options.Preamble returned for the file.
+func (f *File) Tag() string { return f.tag }
+
+// Size returns the length of the preamble and all whole appends, in bytes.
+func (f *File) Size() int64 { return f.size }
+
+// Synced returns how many bytes, counted from the start, survive a power cut.
+func (f *File) Synced() int64 { return f.synced }
+
+// Err returns an error with ErrBroken when the file has to be set aside, else
+// nil.
+func (f *File) Err() error { return f.err }
+
+func (f *File) due(now time.Time) bool {
+	return f.h == nil || f.size > f.first && f.size >= f.set.options.MaxSize || f.expired(now)
+}
+
+func (f *File) expired(now time.Time) bool {
+	max := f.set.options.MaxAge
+	return max > 0 && now.Sub(f.created) >= max
+}
+
+// create makes the file under its name with ".open"; the error is
+// fs.ErrExist when that or the final name is taken.
+func (f *File) create() (err error) {
+	fsys := f.set.fs
+	if _, err := fsys.Stat(f.set.path(f.name)); err == nil {
+		return fs.ErrExist
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f.h, err = fsys.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	f.id, err = f.h.Stat()
+	if err == nil {
+		err = fsys.SyncDir(f.set.options.Dir)
+	}
+	if err != nil {
+		return errors.Join(err, f.remove())
+	}
+	return nil
+}
+
+// begin writes the preamble.
+func (f *File) begin() error {
+	if f.set.options.Preamble == nil {
+		return nil
+	}
+	first, tag, err := f.set.options.Preamble(f.series, f.name)
+	if err != nil {
+		return err
+	}
+	if _, f.first, err = f.Append(strings.NewReader(string(first))); err != nil {
+		return err
+	}
+	f.tag = tag
+	return nil
+}
+
+// Append writes the parts, one after the other and without a gap, to the end
+// of the file: all of them or, when it returns an error, nothing. It returns
+// where they begin and how many bytes they are together.
+//
+// After an error that is not [ErrBroken] the file is as it was before. Still,
+// an error in writing should be the last one: SetAside keeps what is good.
+func (f *File) Append(parts ...io.Reader) (offset, length int64, err error) {
+	if err := f.usable(); err != nil {
+		return 0, 0, fmt.Errorf("append to %s: %w", f.name, err)
+	}
+	offset = f.size
+	whole := false
+	defer func() { // also when a part panics
+		if !whole {
+			err = errors.Join(err, f.cutBack())
+		}
+	}()
+	length, err = f.copy(io.MultiReader(parts...))
+	if err != nil {
+		return offset, 0, fmt.Errorf("append to %s: %w", f.name, err)
+	}
+	f.size += length
+	whole = true
+	return offset, length, nil
+}
+
+func (f *File) usable() error {
+	if f.err != nil {
+		return f.err
+	}
+	if f.h == nil {
+		return errFinished
+	}
+	return nil
+}
+
+// copy writes what r holds, in few big pieces.
+func (f *File) copy(r io.Reader) (length int64, err error) {
+	buf := f.set.buf
+	for ended := false; !ended; {
+		n := 0
+		for n < len(buf) && !ended {
+			k, err := r.Read(buf[n:])
+			n += k
+			if err == io.EOF {
+				ended = true
+			} else if err != nil {
+				return 0, fmt.Errorf("read what is to be appended: %w", err)
+			}
+		}
+		if n == 0 {
+			break
+		}
+		k, err := f.h.Write(buf[:n])
+		if err == nil && k < n {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return 0, err
+		}
+		length += int64(n)
+	}
+	return length, nil
+}
+
+// cutBack removes what a failed append has written.
+func (f *File) cutBack() error {
+	err := f.h.Truncate(f.size)
+	if err == nil {
+		return nil
+	}
+	return f.breaks(fmt.Errorf("cut it back to %d bytes: %w", f.size, err))
+}
+
+func (f *File) breaks(cause error) error {
+	f.err = fmt.Errorf("%w: %s: %w", ErrBroken, f.name, cause)
+	return f.err
+}
+
+// Sync makes all appends durable. It also finds out whether the file is still
+// there under its name and as long as it should be. An error is final: the
+// file is broken, what lies behind Synced is to be appended to another one.
+func (f *File) Sync() error {
+	if f.err != nil {
+		return f.err
+	}
+	if f.size == f.synced {
+		return nil
+	}
+	err := f.h.Sync()
+	if err == nil {
+		err = f.check()
+	}
+	if err != nil {
+		f.failed = true
+		return f.breaks(err)
+	}
+	f.synced = f.size
+	return nil
+}
+
+// check finds out whether anybody has removed, replaced or changed the file.
+func (f *File) check() error {
+	there, err := f.set.fs.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("somebody removed it while it was being written: %w", err)
+	}
+	if !os.SameFile(there, f.id) {
+		return fmt.Errorf("somebody replaced %s while it was being written", f.path)
+	}
+	if there.Size() != f.size {
+		return fmt.Errorf("it has %d bytes instead of %d: somebody else writes to it", there.Size(), f.size)
+	}
+	return nil
+}
+
+// finish makes the file durable and gives it its final name. What has been
+// done is not done again when it is called after an error.
+func (f *File) finish() error {
+	if f.err != nil && f.size == f.synced {
+		return f.SetAside(f.size) // no append is at risk
+	}
+	if f.err == nil && f.size == f.first {
+		return f.remove()
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.close(); err != nil {
+		return f.breaks(err) // network file systems report late
+	}
+	return f.rename()
+}
+
+func (f *File) close() error {
+	if f.h == nil {
+		return nil
+	}
+	err := f.h.Close()
+	f.h = nil
+	return err
+}
+
+// rename takes the ".open" off.
+func (f *File) rename() error {
+	if !f.renamed {
+		path, err := renameFree(f.set.fs, f.path, func(i int) string { return f.set.path(other(f.name, i)) })
+		if err != nil {
+			return fmt.Errorf("finish %s, which is whole: %w", f.name, err)
+		}
+		if name := filepath.Base(path); name != f.name {
+			f.set.log.Warn("the name was taken by somebody else while the file was written", "name", f.name, "new name", name)
+			f.name = name
+		}
+		f.renamed = true
+	}
+	if err := f.set.fs.SyncDir(f.set.options.Dir); err != nil {
+		return fmt.Errorf("make the name of %s durable: %w", f.name, err)
+	}
+	f.done = true
+	return nil
+}
+
+// other returns the i-th name to try, the 0th being the name itself. What
+// tells the type of the file stays at its end.
+func other(name string, i int) string {
+	if i == 0 {
+		return name
+	}
+	ext := filepath.Ext(name)
+	if ext == ".gz" || ext == ".zst" {
+		ext = filepath.Ext(strings.TrimSuffix(name, ext)) + ext
+	}
+	return strings.TrimSuffix(name, ext) + "-" + strconv.Itoa(i) + ext
+}
+
+// remove does away with a file in which there are no appends.
+func (f *File) remove() error {
+	f.close()
+	if err := f.set.fs.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the empty file: %w", err)
+	}
+	f.done = true
+	return nil
+}
+
+// SetAside ends a file to which a write failed or of which a Sync failed. The
+// next Current of its series returns a new one.
+//
+// The file is cut back to good, which must be the end of a whole append, and
+// finished under its name. After a failed Sync nothing behind Synced is kept,
+// whatever good says. A file that cannot be cut back, or of which nothing but
+// the preamble is good, is renamed to NAME.bad-TIME. The error tells that
+// appends before good are not in a file under a final name.
+func (f *File) SetAside(good int64) error {
+	if f.done {
+		return nil
+	}
+	if f.set.files[f.series] == f {
+		delete(f.set.files, f.series)
+	}
+	if f.err == nil && f.size == f.first {
+		return f.remove()
+	}
+	good = min(good, f.size)
+	if f.failed {
+		good = min(good, f.synced)
+	}
+	cause := errors.New("no append in it is good")
+	if good > f.first {
+		cause = f.repair(good)
+	}
+	if cause == nil {
+		err := f.rename()
+		if err != nil {
+			f.set.leftover = append(f.set.leftover, f)
+		}
+		return err
+	}
+	f.close()
+	return f.putAway(good, cause)
+}
+
+// repair cuts the file back and makes that durable, through a new descriptor:
+// after an error the old one may report success for what was never written.
+func (f *File) repair(good int64) error {
+	if f.h == nil && f.err == nil && f.size == good {
+		return nil // only the name is missing
+	}
+	f.close()
+	h, err := f.set.fs.OpenFile(f.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	there, err := h.Stat()
+	switch {
+	case err != nil:
+	case !os.SameFile(there, f.id):
+		err = fmt.Errorf("somebody replaced %s", f.path)
+	case there.Size() < good:
+		err = fmt.Errorf("it has only %d bytes", there.Size())
+	default:
+		err = h.Truncate(good)
+	}
+	if err == nil {
+		err = h.Sync()
+	}
+	if err := errors.Join(err, h.Close()); err != nil {
+		return err
+	}
+	f.size, f.synced = good, good
+	return nil
+}
+
+// putAway renames the file to NAME.bad-TIME.
+func (f *File) putAway(good int64, cause error) error {
+	there, err := f.set.fs.Stat(f.path)
+	if err != nil || !os.SameFile(there, f.id) {
+		return errors.Join(cause, err)
+	}
+	bad := f.path[:len(f.path)-len(openSuffix)] + ".bad-" + time.Now().UTC().Format("20060102150405")
+	path, err := renameFree(f.set.fs, f.path, func(i int) string { return other(bad, i) })
+	if err == nil {
+		err = f.set.fs.SyncDir(f.set.options.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("set %s aside: %w (because: %w)", f.name, err, cause)
+	}
+	f.done = true
+	f.set.log.Error("a file was set aside", "file", filepath.Base(path), "good bytes", max(good, 0), "error", cause)
+	if good > f.first {
+		return fmt.Errorf("%s was set aside, its first %d bytes are good: %w", path, good, cause)
+	}
+	return nil
+}

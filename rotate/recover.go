@@ -1,0 +1,121 @@
+package rotate
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const spoolPrefix = ".spool-"
+
+// recover finishes the files that a process which died has left, and removes
+// its spools. It may be interrupted anywhere, and starts over then.
+func (s *Set) recover() error {
+	entries, err := s.fs.ReadDir(s.options.Dir)
+	if err != nil {
+		return fmt.Errorf("look for unfinished files: %w", err)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		path := s.path(e.Name())
+		if strings.HasPrefix(e.Name(), spoolPrefix) {
+			if err := s.fs.Remove(path); err != nil {
+				return fmt.Errorf("remove a spool that was left: %w", err)
+			}
+		}
+		if strings.HasSuffix(e.Name(), openSuffix) {
+			r, err := s.recoverFile(path)
+			if err != nil {
+				return fmt.Errorf("recover %s (move it away to start without it): %w", path, err)
+			}
+			s.recovered = append(s.recovered, r)
+			s.log.Warn("an unfinished file was recovered", "file", e.Name(), "name", r.Name, "kept", r.Kept, "cut", r.Cut, "tail", r.Tail)
+		}
+	}
+	return nil
+}
+
+func (s *Set) recoverFile(path string) (r Recovery, err error) {
+	h, err := s.fs.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	size, err := h.Seek(0, io.SeekEnd)
+	if err != nil {
+		return r, err
+	}
+	if _, err := h.Seek(0, io.SeekStart); err != nil {
+		return r, err
+	}
+	good, err := s.options.Verify(bufio.NewReaderSize(h, 64<<10))
+	if err != nil {
+		return r, err
+	}
+	if good < 0 || good > size {
+		return r, fmt.Errorf("%d of its %d bytes were found good", good, size)
+	}
+	r.Kept, r.Cut = good, size-good
+	final := strings.TrimSuffix(path, openSuffix)
+	switch {
+	case size == 0:
+		return r, s.fs.Remove(path)
+	case good == 0:
+		r.Tail, err = s.finishAs(path, final+".tail")
+		return r, err
+	case r.Cut > 0:
+		if r.Tail, err = s.saveTail(h, good, final+".tail"); err != nil {
+			return r, err
+		}
+		if err := h.Truncate(good); err != nil {
+			return r, err
+		}
+	}
+	if err := h.Sync(); err != nil {
+		return r, err
+	}
+	r.Name, err = s.finishAs(path, final)
+	return r, err
+}
+
+// finishAs renames durably, to another name if that one is taken, and returns
+// the base name.
+func (s *Set) finishAs(from, to string) (string, error) {
+	path, err := renameFree(s.fs, from, func(i int) string { return other(to, i) })
+	if err != nil {
+		return "", err
+	}
+	return filepath.Base(path), s.fs.SyncDir(s.options.Dir)
+}
+
+// saveTail copies what is behind good to a new file, durably.
+func (s *Set) saveTail(h Handle, good int64, path string) (name string, err error) {
+	if _, err := h.Seek(good, io.SeekStart); err != nil {
+		return "", err
+	}
+	var tail Handle
+	for i := 0; ; i++ {
+		name = other(path, i)
+		tail, err = s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, os.ErrExist) || i == 999 {
+			return "", err
+		}
+	}
+	_, err = io.Copy(tail, h)
+	if err == nil {
+		err = tail.Sync()
+	}
+	if err := errors.Join(err, tail.Close()); err != nil {
+		return "", errors.Join(err, s.fs.Remove(name))
+	}
+	return filepath.Base(name), s.fs.SyncDir(s.options.Dir)
+}

@@ -1,0 +1,266 @@
+package rotate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	openSuffix = ".open"
+	maxSerial  = 99999
+	bufferSize = 512 << 10 // bytes per write
+)
+
+// ErrClosed is returned after Close.
+var ErrClosed = errors.New("rotate: the set is closed")
+
+// Options say how a directory of files is kept. Dir, Name and Verify are
+// needed, the rest may stay zero.
+type Options struct {
+	// Dir is created with mode 0755 when it is missing.
+	Dir string
+
+	// MaxSize, in bytes, is where a file is full: one that has reached it is
+	// finished before the next append. An append is never split, so files
+	// get longer by up to one append. 0 means 1e9.
+	MaxSize int64
+
+	// MaxAge bounds the time from the creation of a file to its end. It is
+	// looked at in Current and Expire. 0 means no bound.
+	MaxAge time.Duration
+
+	// Name returns the base name that a new file will have in the end. When
+	// it is taken Name is asked again with the next serial, which counts all
+	// files of the process: from 0 to 99999, then from 0 again.
+	Name func(series string, created time.Time, serial int) string
+
+	// Preamble returns the first bytes of a new file, and a tag that File.Tag
+	// gives back. Nil means no preamble.
+	Preamble func(series, name string) (first []byte, tag string, err error)
+
+	// Verify returns how many of the bytes of r, counted from the start, are
+	// whole appends. Damage is no error: it ends what is good. Open asks for
+	// each file that a process which died has left.
+	Verify func(r io.Reader) (good int64, err error)
+
+	// FS is the file system; nil means the operating system's. The directory
+	// itself and its lock are always the operating system's.
+	FS FS
+
+	// Logger is told what went wrong and was put right. Nil means
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// A Recovery tells what Open did to a file that had not been finished.
+type Recovery struct {
+	Name string // base name of the finished file, "" when nothing in it was whole
+	Kept int64  // bytes that stay in it
+	Cut  int64  // bytes behind them
+	Tail string // base name of the file that now holds the bytes cut, "" without any
+}
+
+// A Set is a directory of files, one of them being written per series. It is
+// not safe for concurrent use.
+type Set struct {
+	options   Options
+	fs        FS
+	log       *slog.Logger
+	lock      *os.File // nil: closed
+	files     map[string]*File
+	leftover  []*File // whole and durable, but not renamed yet
+	serial    int     // of the next file
+	recovered []Recovery
+	buf       []byte
+}
+
+// Open takes the directory for this process and finishes what another one has
+// left there. While another process has it the error is [ErrLocked] and names
+// the process.
+func Open(o Options) (*Set, error) {
+	if o.Dir == "" || o.Name == nil || o.Verify == nil {
+		return nil, errors.New("rotate: Options.Dir, Name and Verify are needed")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	o.Dir = dir
+	if o.MaxSize == 0 {
+		o.MaxSize = 1e9
+	}
+	if o.FS == nil {
+		o.FS = osFS{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if err := makeDir(dir); err != nil {
+		return nil, fmt.Errorf("create the directory for the files: %w", err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{options: o, fs: o.FS, log: o.Logger, lock: lock, files: make(map[string]*File), buf: make([]byte, bufferSize)}
+	if err := s.recover(); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// makeDir creates a directory and those above it, durably.
+func makeDir(dir string) error {
+	var above []string // of directories that are missing
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
+			break
+		}
+		above = append(above, filepath.Dir(d))
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, d := range above {
+		if err := syncDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Recovered returns what Open found and did.
+func (s *Set) Recovered() []Recovery { return s.recovered }
+
+// Current returns the file that the next append of a series goes to. A file
+// that is full or too old is finished first. When that fails or no new file
+// can be created the error says so, and the next call tries again; a file that
+// is broken ([ErrBroken]) has to be set aside before. A process that has no
+// descriptors left goes on with the full file.
+func (s *Set) Current(series string) (*File, error) {
+	if s.lock == nil {
+		return nil, ErrClosed
+	}
+	now := time.Now()
+	old := s.files[series]
+	if old != nil && old.err != nil {
+		return nil, old.err
+	}
+	if old != nil && !old.due(now) {
+		return old, nil
+	}
+	next, err := s.create(series, now)
+	if err != nil {
+		if old != nil && old.h != nil && outOfDescriptors(err) {
+			if !old.overdue {
+				old.overdue = true
+				s.log.Warn("no new file can be created: going on with the full one", "file", old.name, "error", err)
+			}
+			return old, nil
+		}
+		return nil, fmt.Errorf("start a new file: %w", err)
+	}
+	if old != nil {
+		if err := old.finish(); err != nil {
+			return nil, errors.Join(err, next.remove())
+		}
+		delete(s.files, series)
+	}
+	if err := next.begin(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the new file %s: %w", next.name, err), next.remove())
+	}
+	s.files[series] = next
+	return next, nil
+}
+
+// create makes an empty file with a name that nobody has.
+func (s *Set) create(series string, now time.Time) (*File, error) {
+	last := ""
+	for range maxSerial + 1 {
+		name := s.options.Name(series, now, s.serial)
+		s.serial = (s.serial + 1) % (maxSerial + 1)
+		if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name[0] == '.' || strings.HasSuffix(name, openSuffix) {
+			return nil, fmt.Errorf("%q is no name for a file", name)
+		}
+		if name == last {
+			return nil, fmt.Errorf("%s exists, and the name does not change with the serial", name)
+		}
+		last = name
+		f := &File{set: s, series: series, name: name, path: s.path(name) + openSuffix, created: now}
+		err := f.create()
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("all names up to %s are taken", last)
+}
+
+func (s *Set) path(name string) string { return filepath.Join(s.options.Dir, name) }
+
+// Finish finishes all files; the next appends go to new ones. A file that
+// could not be finished stays: the next call of Current or Finish tries again.
+func (s *Set) Finish() error { return s.finishIf(func(*File) bool { return true }) }
+
+// Expire finishes the files which at that time are older than MaxAge.
+func (s *Set) Expire(now time.Time) error {
+	return s.finishIf(func(f *File) bool { return f.expired(now) })
+}
+
+func (s *Set) finishIf(due func(*File) bool) error {
+	if s.lock == nil {
+		return ErrClosed
+	}
+	var errs []error
+	leftover := s.leftover
+	s.leftover = nil
+	for _, f := range leftover {
+		if err := f.rename(); err != nil {
+			s.leftover = append(s.leftover, f)
+			errs = append(errs, err)
+		}
+	}
+	for _, series := range slices.Sorted(maps.Keys(s.files)) {
+		f := s.files[series]
+		if !due(f) {
+			continue
+		}
+		if err := f.finish(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(s.files, series)
+	}
+	return errors.Join(errs...)
+}
+
+// Close finishes all files, sets those aside that are broken, and gives the
+// directory free. Closing again does nothing.
+func (s *Set) Close() error {
+	if s.lock == nil {
+		return nil
+	}
+	errs := []error{s.Finish()}
+	for _, f := range s.files {
+		if f.err != nil {
+			errs = append(errs, f.SetAside(f.size))
+		} else if f.h != nil {
+			errs = append(errs, f.close())
+		}
+	}
+	errs = append(errs, s.lock.Close())
+	s.lock = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,122 @@
+package mitm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// dialTimeout is for Interceptor.Dial being nil.
+const dialTimeout = 30 * time.Second
+
+// blind relays bytes between the client and the origin, without a record.
+func (in *Interceptor) blind(c *tunnelConn, why string) {
+	in.stats.blind.Add(1)
+	start := time.Now()
+	log := in.logger().With("authority", c.tunnel.Authority, "why", why)
+	up, err := in.dial(c.ctx, c.tunnel.Authority)
+	if err != nil {
+		c.Close()
+		log.Warn("tunnel NOT RECORDED, and its origin cannot be reached", "error", err)
+		return
+	}
+	r := &relay{idle: or(in.IdleTimeout, 120*time.Second), total: &in.stats.blindBytes}
+	var sent, received atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() { // stopped by closing either connection
+		defer in.recovered(c)
+		r.copy(up, c, &sent)
+	})
+	stop := context.AfterFunc(c.ctx, func() { up.Close() })
+	r.copy(c, up, &received)
+	wg.Wait()
+	stop()
+	up.Close()
+	c.Close()
+	log.Warn("tunnel NOT RECORDED", "sent", sent.Load(), "received", received.Load(), "took", time.Since(start))
+}
+
+func (in *Interceptor) dial(ctx context.Context, authority string) (net.Conn, error) {
+	if in.Dial != nil {
+		return in.Dial(ctx, "tcp", authority)
+	}
+	d := net.Dialer{Timeout: dialTimeout}
+	return d.DialContext(ctx, "tcp", authority)
+}
+
+// A relay copies in both directions. The end of one direction is passed on; the
+// other then may go on as long as it is not silent for idle. Nothing else would
+// tell a client that is gone from one that only has nothing more to say.
+type relay struct {
+	idle  time.Duration
+	total *atomic.Int64
+	half  atomic.Bool // one direction has ended
+}
+
+func (r *relay) copy(dst, src net.Conn, count *atomic.Int64) {
+	_, err := io.Copy(dst, readerFunc(func(p []byte) (int, error) {
+		if r.half.Load() {
+			src.SetReadDeadline(time.Now().Add(r.idle))
+		}
+		n, err := src.Read(p)
+		count.Add(int64(n))
+		r.total.Add(int64(n))
+		return n, err
+	}))
+	w, ok := dst.(closeWriter)
+	if err != nil || !ok || w.CloseWrite() != nil || r.half.Swap(true) {
+		dst.Close()
+		src.Close()
+		return
+	}
+	dst.SetReadDeadline(time.Now().Add(r.idle))
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// handshakeFailed counts and, now and then, tells of clients with which TLS
+// was not possible.
+func (in *Interceptor) handshakeFailed(c *tunnelConn, err error) {
+	in.stats.handshakeFailures.Add(1)
+	log := in.logger().With("authority", c.tunnel.Authority, "error", err)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" && strings.Contains(err.Error(), "certificate") {
+		if n := in.untrusted.count(); n > 0 {
+			log.Warn("a client does not trust our certificate authority; let it trust ca.pem", "times", n)
+		}
+		return
+	}
+	if n := in.badTLS.count(); n > 0 {
+		log.Warn("the TLS handshake with a client failed", "times", n)
+	}
+}
+
+// hintEvery is how often the same kind of trouble is logged.
+const hintEvery = time.Minute
+
+// A hint counts what is worth a line in the log, but not a line each time.
+type hint struct {
+	mu   sync.Mutex
+	last time.Time
+	n    int
+}
+
+// count returns how often it was called since it last returned a number, or 0
+// when that was not long ago.
+func (h *hint) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.n++
+	if !h.last.IsZero() && time.Since(h.last) < hintEvery {
+		return 0
+	}
+	n := h.n
+	h.last, h.n = time.Now(), 0
+	return n
+}

@@ -1,0 +1,147 @@
+package mitm
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/warctee/warctee/http1"
+)
+
+type (
+	connKey    struct{}
+	tunnelKey  struct{}
+	requestKey struct{}
+)
+
+// RequestOf returns the head of the request as the client sent it, nil for
+// HTTP/2, which has none. ctx is the context of a request that came through
+// [Handler].
+func RequestOf(ctx context.Context) *http1.Request {
+	req, _ := ctx.Value(requestKey{}).(*http1.Request)
+	return req
+}
+
+// TunnelOf returns the tunnel through which a request came, nil when it came
+// directly.
+func TunnelOf(ctx context.Context) *Tunnel {
+	t, _ := ctx.Value(tunnelKey{}).(*Tunnel)
+	return t
+}
+
+// ConnContext is for the field of that name of the [http.Server] that serves a
+// listener of [NewListener]. The server's ReadHeaderTimeout then also counts
+// for the later requests of a connection.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	var t *Tunnel
+	switch c := c.(type) {
+	case *conn:
+		t = c.tunnel
+		if srv, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
+			c.headTimeout = srv.ReadHeaderTimeout
+		}
+		ctx = context.WithValue(ctx, connKey{}, c)
+	case *bareConn:
+		t = c.tunnel
+	}
+	if t != nil {
+		ctx = context.WithValue(ctx, tunnelKey{}, t)
+	}
+	return ctx
+}
+
+// Handler serves the requests of framing connections with next, or answers
+// those that are refused. It has to be the outermost handler of the server,
+// whose ConnContext is [ConnContext] and whose DisableGeneralOptionsHandler is
+// set.
+//
+// A connection that next hijacks carries, from the first byte behind the
+// request, what the client sends; so does the bufio.Reader that comes with it,
+// but only one of them should be read. After a CONNECT the connection belongs
+// to whoever hijacked it; after any other request it is closed when next returns.
+func Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _ := r.Context().Value(connKey{}).(*conn)
+		switch {
+		case c != nil:
+			c.serve(next, w, r)
+		case r.ProtoMajor == 1 && TunnelOf(r.Context()) != nil:
+			refuse(w, &http1.Error{Status: http.StatusBadRequest, Reason: "HTTP/2 was agreed on in the TLS handshake, but this is HTTP/1"})
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (c *conn) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	m := c.take(r)
+	if m == nil {
+		c.fail(io.EOF)
+		refuse(w, &http1.Error{Status: http.StatusBadRequest, Reason: "it is not clear where this request begins"})
+		return
+	}
+	if m.refusal != nil {
+		refuse(w, m.refusal)
+		return
+	}
+	rw := &responseWriter{ResponseWriter: w, conn: c}
+	done := false
+	defer func() {
+		switch {
+		case !rw.hijacked:
+			c.resume(m)
+		case !done || r.Method != http.MethodConnect:
+			c.Close()
+		}
+	}()
+	// Not a copy of r: net/http puts the trailer fields into its own.
+	*r = *r.WithContext(context.WithValue(r.Context(), requestKey{}, m.req))
+	next.ServeHTTP(rw, r)
+	done = true
+}
+
+// refuse answers with a sentence of plain text, and has the connection closed.
+func refuse(w http.ResponseWriter, e *http1.Error) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Connection", "close")
+	w.WriteHeader(e.Status)
+	fmt.Fprintf(w, "%d %s: %s.\n", e.Status, http.StatusText(e.Status), e.Reason)
+}
+
+// A responseWriter learns of the hijacking of its connection.
+type responseWriter struct {
+	http.ResponseWriter
+	conn     *conn
+	hijacked bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *responseWriter) Flush() { _ = w.FlushError() }
+
+func (w *responseWriter) FlushError() error {
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// ReadFrom keeps the way open that net/http has for copying.
+func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(w.ResponseWriter, r)
+}
+
+func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.hijacked = true
+	if begun := w.conn.release(); begun {
+		rw.Reader = bufio.NewReader(w.conn)
+	}
+	return c, rw, nil
+}

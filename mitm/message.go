@@ -1,0 +1,206 @@
+package mitm
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/warctee/warctee/http1"
+)
+
+// A message is a request whose head a framing connection has read.
+type message struct {
+	raw      []byte         // the head as the client sent it
+	req      *http1.Request // nil when refused
+	refusal  *http1.Error   // what to answer instead, or nil
+	target   string         // in the copy for net/http
+	switches bool           // what follows may not be HTTP: CONNECT, or asks for an upgrade
+
+	served bool // its handler has returned; guarded by conn.mu
+}
+
+// parseMessage understands a whole head, and makes the copy for net/http.
+func parseMessage(raw []byte) (m *message, normal []byte) {
+	req, err := http1.ParseRequest(raw)
+	if err != nil {
+		return refusedMessage(raw, asRefusal(err))
+	}
+	target, refusal := normalTarget(req.Method, req.Target)
+	if refusal != nil {
+		return refusedMessage(raw, refusal)
+	}
+	m = &message{raw: raw, req: req, target: target}
+	_, asks := req.Get("Upgrade")
+	m.switches = req.Method == http.MethodConnect || asks && req.Minor > 0 && req.HasToken("Connection", "upgrade")
+	return m, normalHead(req, target)
+}
+
+func asRefusal(err error) *http1.Error {
+	if refusal, ok := errors.AsType[*http1.Error](err); ok {
+		return refusal
+	}
+	return &http1.Error{Status: http.StatusBadRequest, Reason: err.Error()}
+}
+
+// refusedMessage makes a message that stands for one that is refused.
+func refusedMessage(raw []byte, refusal *http1.Error) (m *message, normal []byte) {
+	m = &message{raw: raw, refusal: refusal, target: "/"}
+	return m, []byte("GET / HTTP/1.1\r\nHost: refused.invalid\r\nConnection: close\r\n\r\n")
+}
+
+// agrees reports whether r is what net/http made of the copy of m. It would
+// not be if net/http had another opinion than we where the request before
+// ended. That is all in which a mistake could let one request pass for another.
+func (m *message) agrees(r *http.Request) bool {
+	if m.refusal != nil {
+		return r.Method == http.MethodGet && r.RequestURI == m.target && r.Host == "refused.invalid"
+	}
+	length, chunked := int64(0), false
+	switch f := m.req.Framing; f.Kind {
+	case http1.Length:
+		length = f.Length
+	case http1.Chunked:
+		length, chunked = -1, true
+	}
+	return r.Method == m.req.Method && r.RequestURI == m.target && r.ProtoMajor == 1 && r.ProtoMinor == m.req.Minor &&
+		r.ContentLength == length && (len(r.TransferEncoding) > 0) == chunked
+}
+
+// normalHead returns a copy of the head with another target, and a Host field
+// that net/http accepts.
+func normalHead(req *http1.Request, target string) []byte {
+	b := make([]byte, 0, len(req.Raw)+len(target)-len(req.Target)+64)
+	b = append(b, req.Method...)
+	b = append(b, ' ')
+	b = append(b, target...)
+	b = append(b, " HTTP/1."...)
+	b = append(b, '0'+byte(req.Minor))
+	b = append(b, "\r\n"...)
+	for i := range req.Fields {
+		f := &req.Fields[i]
+		if !strings.EqualFold(string(f.Name), "Host") {
+			b = append(b, f.Raw...)
+			continue
+		}
+		b = append(b, "Host: "...)
+		b = append(b, encode(string(f.Value), isHostByte)...)
+		b = append(b, "\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// normalTarget returns the target in a form that url.ParseRequestURI takes: no
+// fragment, no stray percent sign, and octets that are not allowed in a URI
+// (RFC 3986) percent-encoded.
+func normalTarget(method, target string) (string, *http1.Error) {
+	if method == http.MethodConnect {
+		return connectTarget(target)
+	}
+	target, _, _ = strings.Cut(target, "#")
+	authority := ""
+	if scheme, rest, ok := strings.Cut(target, "://"); ok && !strings.ContainsAny(scheme, "/?") {
+		end := strings.IndexAny(rest, "/?")
+		if end < 0 {
+			end = len(rest)
+		}
+		authority = scheme + "://" + encode(rest[:end], isASCII)
+		if strings.ContainsFunc(rest[:end], notInAuthority) {
+			return "", badTarget(target)
+		}
+		target = rest[end:]
+	}
+	target = authority + encode(target, isURIByte)
+	u, err := url.ParseRequestURI(target)
+	switch {
+	case err != nil, u.Opaque != "", target == "*" && method != http.MethodOptions:
+		return "", badTarget(target)
+	case u.Scheme != "" && (u.Hostname() == "" || u.Port() != "" && !isPort(u.Port())):
+		return "", badTarget(target)
+	}
+	return target, nil
+}
+
+// connectTarget checks the authority-form (RFC 9112 §3.2.3). Its port must be
+// there and valid (RFC 9110 §9.3.6).
+func connectTarget(target string) (string, *http1.Error) {
+	normal := encode(target, isASCII)
+	u, err := url.ParseRequestURI("http://" + normal)
+	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsFunc(target, notInAuthority) || strings.Contains(target, "%") || !isPort(u.Port()) {
+		return "", badTarget(target)
+	}
+	return normal, nil
+}
+
+func isPort(s string) bool {
+	n := 0
+	for i := range len(s) {
+		n = min(n*10+int(s[i]-'0'), 1<<16)
+	}
+	return 0 < n && n < 1<<16
+}
+
+func badTarget(target string) *http1.Error {
+	shown := target
+	if len(shown) > 80 {
+		shown = shown[:80]
+	}
+	return &http1.Error{
+		Status: http.StatusBadRequest,
+		Reason: "the request target " + strconv.QuoteToASCII(shown) + " is not a URL with a valid host and port, nor a path, nor HOST:PORT for CONNECT",
+	}
+}
+
+// encode percent-encodes the octets of s that keep does not want, and percent
+// signs that do not start an encoded octet.
+func encode(s string, keep func(byte) bool) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	done := 0
+	for i := range len(s) {
+		c := s[i]
+		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) || c != '%' && keep(c) {
+			continue
+		}
+		b.WriteString(s[done:i])
+		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		done = i + 1
+	}
+	if done == 0 {
+		return s
+	}
+	b.WriteString(s[done:])
+	return b.String()
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// notInAuthority reports whether c cannot stand in the authority of a URI
+// (RFC 3986 §3.2) or IRI.
+func notInAuthority(c rune) bool {
+	return c < 0x80 && c != '@' && c != '%' && !isHostByte(byte(c))
+}
+
+func isASCII(c byte) bool { return c < 0x80 }
+
+// isURIByte reports whether c may stand in a path or query (RFC 3986 §3.3, §3.4).
+func isURIByte(c byte) bool {
+	return isAlphanumeric(c) || c != 0 && strings.IndexByte("-._~!$&'()*+,;=:@/?", c) >= 0
+}
+
+// isHostByte reports whether net/http lets c pass in a Host field.
+func isHostByte(c byte) bool {
+	return isAlphanumeric(c) || c != 0 && strings.IndexByte("-._~!$&'()*+,;=:[]", c) >= 0
+}
+
+// isTokenByte reports whether a method can have c (RFC 9110 §5.6.2).
+func isTokenByte(c byte) bool {
+	return isAlphanumeric(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}

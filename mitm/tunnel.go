@@ -1,0 +1,175 @@
+package mitm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/warctee/warctee/http1"
+)
+
+// A tunnelConn is the client's connection below TLS, from the answer to its
+// CONNECT on.
+type tunnelConn struct {
+	net.Conn
+	tunnel  *Tunnel
+	ctx     context.Context // done when closed
+	onClose func()
+
+	peeked  []byte // of the client; Read returns them first
+	opening bool   // it is not clear yet what the client speaks; guarded by Interceptor.mu
+}
+
+func (c *tunnelConn) Read(p []byte) (int, error) {
+	if len(c.peeked) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.peeked)
+	c.peeked = c.peeked[n:]
+	if len(c.peeked) == 0 {
+		c.peeked = nil
+	}
+	return n, nil
+}
+
+func (c *tunnelConn) Close() error {
+	err := c.Conn.Close()
+	c.onClose()
+	return err
+}
+
+// CloseWrite tells the client that nothing more is sent.
+func (c *tunnelConn) CloseWrite() error {
+	if w, ok := c.Conn.(closeWriter); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// What a client speaks in a tunnel.
+type protocol int
+
+const (
+	undecided protocol = iota
+	saysNothing
+	speaksTLS
+	speaksHTTP
+	speaksOther
+)
+
+// maxPeek is how long a request line may be in order to be recognised.
+const maxPeek = http1.MaxTarget + 128
+
+// peek reads until it is clear what the client speaks. why explains speaksOther.
+func (c *tunnelConn) peek() (p protocol, why string) {
+	for {
+		if p := recognise(c.peeked); p != undecided {
+			return p, "neither TLS nor HTTP"
+		}
+		b := slices.Grow(c.peeked, max(1<<10, len(c.peeked)))
+		n, err := c.Conn.Read(b[len(b):cap(b)])
+		c.peeked = b[:len(b)+n]
+		switch {
+		case n > 0 || err == nil:
+		case len(c.peeked) > 0:
+			return speaksOther, "not enough of TLS or HTTP"
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			c.peeked = nil
+			return speaksOther, "the client is silent"
+		default:
+			return saysNothing, ""
+		}
+	}
+}
+
+// recognise tells what starts with b: TLS with the record of a handshake
+// (RFC 8446 §5.1), HTTP with a request line (RFC 9112 §3).
+func recognise(b []byte) protocol {
+	if len(b) > 0 && b[0] == 0x16 {
+		return speaksTLS
+	}
+	method := 0
+	for method < len(b) && isMethodByte(b[method]) {
+		method++
+	}
+	if method == len(b) && method < 64 {
+		return undecided
+	}
+	if method == 0 || method == len(b) || b[method] != ' ' {
+		return speaksOther
+	}
+	line, _, whole := bytes.Cut(b, []byte("\n"))
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	switch {
+	case bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' && (whole || r != '\r') }):
+		return speaksOther
+	case whole && len(line) > 9 && bytes.Equal(line[len(line)-9:len(line)-1], []byte(" HTTP/1.")):
+		return speaksHTTP
+	case whole, len(b) > maxPeek:
+		return speaksOther
+	}
+	return undecided
+}
+
+func isMethodByte(c byte) bool { return 'A' <= c && c <= 'Z' || c == '-' || c == '_' }
+
+// A bareConn is a decrypted connection with HTTP/2. It hides that it was TLS:
+// net/http starts HTTP/2 on nothing but a *tls.Conn or what seems to have no TLS.
+type bareConn struct {
+	net.Conn
+	tunnel *Tunnel
+	onRead func() // called at least once: when something was read, or at the end
+}
+
+func (c *bareConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.onRead()
+	return n, err
+}
+
+func (c *bareConn) Close() error {
+	c.onRead()
+	return c.Conn.Close()
+}
+
+// A tunnelListener accepts the connections that deliver gets.
+type tunnelListener struct {
+	conns  chan net.Conn
+	once   sync.Once
+	done   chan struct{} // closed by Close
+	silent silentConns
+}
+
+func (l *tunnelListener) deliver(c net.Conn) {
+	select {
+	case l.conns <- c:
+	case <-l.done:
+		c.Close()
+	}
+}
+
+func (l *tunnelListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *tunnelListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	l.silent.close()
+	return nil
+}
+
+func (l *tunnelListener) Addr() net.Addr { return tunnelAddr{} }
+
+type tunnelAddr struct{}
+
+func (tunnelAddr) Network() string { return "tunnel" }
+func (tunnelAddr) String() string  { return "CONNECT tunnels" }

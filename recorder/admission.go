@@ -1,0 +1,82 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	admissionWait = 30 * time.Second
+	longAfter     = 10 * time.Second // from the head of the response
+)
+
+// slots count exchanges.
+type slots struct{ free chan struct{} }
+
+func newSlots(n int) *slots {
+	s := &slots{free: make(chan struct{}, n)}
+	for range n {
+		s.free <- struct{}{}
+	}
+	return s
+}
+
+func (s *slots) used() int { return cap(s.free) - len(s.free) }
+
+func (s *slots) give() { s.free <- struct{}{} }
+
+func (s *slots) tryTake() bool {
+	select {
+	case <-s.free:
+		return true
+	default:
+		return false
+	}
+}
+
+var (
+	errClosed      = errors.New("the recorder is shutting down")
+	errTooManyLong = errors.New("too many long exchanges and WebSockets are open already")
+)
+
+// admit waits for a slot. Back-pressure is here and nowhere else.
+func (r *Recorder) admit(ctx context.Context) error {
+	if err := r.unavailable(); err != nil {
+		return err
+	}
+	if r.short.tryTake() {
+		return nil
+	}
+	wait := time.NewTimer(admissionWait)
+	defer wait.Stop()
+	select {
+	case <-r.short.free:
+		return nil
+	case <-wait.C:
+		return admissionError(fmt.Errorf("%d exchanges are under way already and none ended within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait))
+	case <-r.closing:
+		return admissionError(errClosed)
+	case <-ctx.Done():
+		return &Error{Phase: PhaseClient, Status: http.StatusServiceUnavailable, Err: context.Cause(ctx)}
+	}
+}
+
+// unavailable says why no exchange is taken at all, or nil.
+func (r *Recorder) unavailable() error {
+	select {
+	case <-r.closing:
+		return admissionError(errClosed)
+	default:
+	}
+	if err := r.Err(); err != nil {
+		return admissionError(fmt.Errorf("recording has stopped: %w", err))
+	}
+	return nil
+}
+
+func admissionError(err error) *Error {
+	return &Error{Phase: PhaseAdmission, Status: http.StatusServiceUnavailable, Err: err}
+}

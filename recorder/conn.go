@@ -1,0 +1,380 @@
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/warctee/warctee/http1"
+)
+
+const (
+	readBuffer    = 16 << 10
+	bigReadBuffer = 128 << 10
+	maxInterim    = 1 << 20 // bytes of interim responses of one exchange
+)
+
+var bigBuffers = sync.Pool{New: func() any { return new([bigReadBuffer]byte) }}
+
+// An originConn is a connection to an origin. One goroutine reads it from
+// start to end: while idle it watches for the close, in an exchange it reads
+// the reply's head for RoundTrip and then the body into the spool.
+type originConn struct {
+	pool   *pool
+	addr   string // host:port
+	key    string // in the pool
+	spoken spoken
+
+	idleSince time.Time // guarded by the pool's mutex
+
+	// Owned by the goroutine.
+	nc      net.Conn // writes: the exchange's RoundTrip and upload
+	buf     []byte
+	r, w    int // buf[r:w] has been read from nc and not used yet
+	scanned int // of buf[r:w], for a head that is not whole yet
+
+	handedOver bool // switched to another protocol: the client closes it
+
+	mu      sync.Mutex
+	attempt *attempt // nil: idle
+	sending bool     // its request has begun
+	closed  bool
+}
+
+// assign puts an exchange on an idle connection, unless it has been closed.
+func (c *originConn) assign(a *attempt) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.attempt != nil {
+		return false
+	}
+	c.nc.SetReadDeadline(time.Time{})
+	c.attempt, c.sending = a, false
+	return true
+}
+
+// beginSending returns false when the connection was closed before.
+func (c *originConn) beginSending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sending = !c.closed
+	return c.sending
+}
+
+// awaitReply starts the time that the origin has for its reply.
+func (c *originConn) awaitReply(a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attempt == a && !a.replied {
+		c.nc.SetReadDeadline(time.Now().Add(c.pool.timeout))
+	}
+}
+
+// replying ends it.
+func (c *originConn) replying(a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.replied = true
+}
+
+// close makes every read and write end. It may be called at any time.
+func (c *originConn) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.nc.Close()
+}
+
+// abort closes so that the origin cannot take what it got for whole.
+func (c *originConn) abort() {
+	nc := c.nc
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = t.NetConn()
+	}
+	if t, ok := nc.(*net.TCPConn); ok {
+		t.SetLinger(0) // RST
+		t.Close()
+	}
+	c.close()
+}
+
+// serve reads the connection to its end.
+func (c *originConn) serve() {
+	defer func() {
+		if p := recover(); p != nil {
+			c.failAttempt(fmt.Errorf("internal error: %v\n%s", p, debug.Stack()))
+		}
+		if !c.handedOver {
+			c.close()
+			c.pool.forget(c)
+		}
+	}()
+	for c.serveOne() {
+	}
+}
+
+// failAttempt ends the exchange of a connection that panicked.
+func (c *originConn) failAttempt(err error) {
+	c.mu.Lock()
+	a := c.attempt
+	c.mu.Unlock()
+	if a == nil {
+		return
+	}
+	a.x.r.log.Error("exchange failed", "url", a.x.uri, "error", err)
+	a.deliver(event{err: &Error{Phase: PhaseReply, Status: http.StatusInternalServerError, Err: errors.New("internal error, see the log")}})
+	if a.x.received != nil {
+		a.x.endBody(a.upload.stop(), "unspecified", a.x.bodyEnded(), err)
+	}
+}
+
+// serveOne waits for the first byte of a reply, reads the reply, and reports
+// whether the connection waits for another exchange.
+func (c *originConn) serveOne() bool {
+	err := c.fill()
+	c.mu.Lock()
+	a := c.attempt
+	if a == nil || !c.sending {
+		// Nothing was asked: the server closes the connection, or says that
+		// it will (408). It cannot be used.
+		c.closed = true
+	}
+	sending := c.sending
+	c.mu.Unlock()
+	switch {
+	case a == nil:
+		return false
+	case !sending:
+		a.deliver(event{err: errUnsent()})
+		return false
+	case err != nil:
+		e := upstreamError(PhaseReply, c.addr, err)
+		e.stale = !isTimeout(err)
+		a.deliver(event{err: e})
+		return false
+	}
+	return c.serveReply(a)
+}
+
+// serveReply reads one reply, of which the first bytes are there.
+func (c *originConn) serveReply(a *attempt) bool {
+	reply, failure := c.readReply(a)
+	if failure != nil {
+		a.deliver(event{err: failure})
+		return false
+	}
+	if reply.Status == http.StatusSwitchingProtocols {
+		return c.switchProtocols(a, reply)
+	}
+	x := a.x
+	a.upload.replied()
+	x.beginReply(c, reply)
+	if !a.deliver(event{reply: reply}) {
+		x.dropReply()
+		return false
+	}
+	reason, err := c.readBody(x, reply)
+	// From here on nobody cuts this exchange by closing a connection that
+	// may carry another one.
+	cut := x.bodyEnded()
+	// A reply that came before the request was whole leaves the connection
+	// in the middle of that request.
+	whole := a.upload.stop()
+	if whole && err == nil && c.r < c.w {
+		x.r.log.Warn("the origin sent bytes past the end of its reply", "url", x.uri, "bytes", c.w-c.r)
+	}
+	again := err == nil && whole && reply.Persistent && c.r == c.w && c.release()
+	x.endBody(whole, reason, cut, err)
+	return again
+}
+
+// release gives the connection back to the pool.
+func (c *originConn) release() bool {
+	c.mu.Lock()
+	c.attempt, c.sending = nil, false
+	usable := !c.closed
+	if usable {
+		c.nc.SetReadDeadline(time.Now().Add(idleTimeout))
+	}
+	c.mu.Unlock()
+	return usable && c.pool.put(c)
+}
+
+// fill reads more bytes into the buffer, which grows when it is full.
+func (c *originConn) fill() error {
+	if c.r == c.w {
+		c.r, c.w = 0, 0
+	}
+	if c.w == len(c.buf) {
+		grown := c.buf
+		if c.r == 0 {
+			grown = make([]byte, 2*len(c.buf))
+		}
+		c.w = copy(grown, c.buf[c.r:c.w])
+		c.buf, c.r = grown, 0
+	}
+	n, err := c.nc.Read(c.buf[c.w:])
+	c.w += n
+	if n > 0 {
+		return nil // an error comes again with the next read
+	}
+	return err
+}
+
+// readReply reads heads until the final one. Interim responses are handed to
+// RoundTrip (RFC 9110 §15.2).
+func (c *originConn) readReply(a *attempt) (*http1.Response, *Error) {
+	interim := 0
+	for {
+		raw, err := c.readHead()
+		if err != nil {
+			return nil, err
+		}
+		reply, parseErr := http1.ParseResponse(raw, a.x.request.method)
+		switch {
+		case parseErr != nil:
+			return nil, c.badReply(parseErr)
+		case reply.Status == http.StatusSwitchingProtocols && !a.x.request.webSocket:
+			return nil, c.badReply(errors.New("it switches protocols, which was not asked for"))
+		case reply.Status >= 200 || reply.Status == http.StatusSwitchingProtocols:
+			c.replying(a)
+			return reply, nil
+		}
+		if interim += len(raw); interim > maxInterim {
+			return nil, c.badReply(fmt.Errorf("more than %d bytes of interim responses", maxInterim))
+		}
+		a.deliver(event{interim: reply})
+	}
+}
+
+func (c *originConn) badReply(err error) *Error {
+	return &Error{Phase: PhaseReply, Status: http.StatusBadGateway, Err: fmt.Errorf("the reply from %s is not valid HTTP/1.1: %w", c.addr, err)}
+}
+
+// readHead returns a copy of the next head.
+func (c *originConn) readHead() ([]byte, *Error) {
+	for c.scanned = 0; ; {
+		have := c.buf[c.r:c.w]
+		if n := http1.HeadLen(have, c.scanned); n > 0 {
+			c.r += n
+			return append([]byte(nil), have[:n]...), nil
+		}
+		if !couldBeHTTP(have) {
+			return nil, c.badReply(fmt.Errorf("it starts with %.40q", have))
+		}
+		if len(have) > http1.MaxResponseHead {
+			return nil, c.badReply(fmt.Errorf("its head has more than %d bytes", http1.MaxResponseHead))
+		}
+		c.scanned = len(have)
+		if err := c.fill(); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if len(have) == 0 {
+				return nil, upstreamError(PhaseReply, c.addr, io.EOF) // after an interim response
+			}
+			return nil, c.badReply(errors.New("the connection was closed in the middle of its head"))
+		} else if err != nil {
+			return nil, upstreamError(PhaseReply, c.addr, err)
+		}
+	}
+}
+
+// couldBeHTTP tells early that an endless stream of something else is no head.
+func couldBeHTTP(b []byte) bool {
+	const start = "HTTP/"
+	n := min(len(b), len(start))
+	return string(b[:n]) == start[:n] || n > 0 && (b[0]|0x20) == 'h'
+}
+
+// readBody reads the body into the spool. It returns what WARC-Truncated has
+// to say and what the reader of the body gets to know.
+func (c *originConn) readBody(x *exchange, reply *http1.Response) (reason string, err error) {
+	body := http1.NewBody(reply.Framing, false)
+	small := c.buf
+	defer func() { c.leaveBigBuffer(small) }()
+	for !body.Done() {
+		if c.r == c.w {
+			if reply.Framing.Kind != http1.Length || reply.Framing.Length > bigReadBuffer {
+				c.useBigBuffer(small)
+			}
+			if err := c.fillBody(x, reply); err == io.EOF && reply.Framing.Kind == http1.UntilClose {
+				return "", nil
+			} else if err != nil {
+				return truncatedBy(err), bodyError(err)
+			}
+		}
+		n, payload, err := body.Next(c.buf[c.r:c.w])
+		if err != nil {
+			x.keep(c.buf[c.r:c.w], nil) // as received, what it may be
+			c.r = c.w
+			return "unspecified", fmt.Errorf("the chunked framing is broken: %w", err)
+		}
+		raw := c.buf[c.r : c.r+n]
+		c.r += n
+		if !x.keep(raw, payload) {
+			return "length", errUnfollowed
+		}
+	}
+	return "", nil
+}
+
+// useBigBuffer makes the reads of a long body larger.
+func (c *originConn) useBigBuffer(small []byte) {
+	if len(c.buf) == len(small) && len(small) < bigReadBuffer {
+		c.buf = bigBuffers.Get().(*[bigReadBuffer]byte)[:]
+	}
+}
+
+func (c *originConn) leaveBigBuffer(small []byte) {
+	if len(c.buf) == len(small) {
+		return
+	}
+	rest := c.buf[c.r:c.w]
+	if len(rest) <= len(small) {
+		c.r, c.w = 0, copy(small, rest)
+		big := c.buf
+		c.buf = small
+		bigBuffers.Put((*[bigReadBuffer]byte)(big))
+	}
+}
+
+// fillBody reads more of a body. Silence is bounded, but for event streams,
+// which may have nothing to tell for hours.
+func (c *originConn) fillBody(x *exchange, reply *http1.Response) error {
+	deadline := time.Now().Add(c.pool.timeout)
+	if isEventStream(&reply.Head) {
+		deadline = time.Time{}
+	}
+	c.nc.SetReadDeadline(deadline)
+	err := c.fill()
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		// A TLS connection that was closed without a close_notify.
+		return io.EOF
+	}
+	return err
+}
+
+func truncatedBy(err error) string {
+	if isTimeout(err) {
+		return "time"
+	}
+	return "disconnect"
+}
+
+func bodyError(err error) error {
+	switch {
+	case isTimeout(err):
+		return errors.New("the origin stopped sending in the middle of the body")
+	case err == io.EOF:
+		return io.ErrUnexpectedEOF
+	}
+	return rootCause(err)
+}
+
+func isEventStream(h *http1.Head) bool {
+	contentType, _ := h.Get("Content-Type")
+	return hasMediaType(contentType, "text/event-stream")
+}

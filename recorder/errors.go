@@ -1,0 +1,146 @@
+package recorder
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// A Phase is a step of an exchange at which it can fail.
+type Phase string
+
+const (
+	PhaseAdmission Phase = "admission"  // no place for another exchange, or the recorder has stopped
+	PhaseRequest   Phase = "request"    // the client's request, or its body
+	PhaseResolve   Phase = "resolve"    // looking up the host
+	PhaseConnect   Phase = "connect"    // reaching the origin
+	PhaseTLS       Phase = "tls"        // the TLS handshake with the origin
+	PhaseReply     Phase = "reply-head" // waiting for the reply, or what came was none
+	PhaseClient    Phase = "client"     // the client went away before there was a reply
+)
+
+// An Error is why an exchange gave no response.
+type Error struct {
+	Phase  Phase
+	Status int    // what a proxy answers its client: 400, 502, 503, 504 …
+	URL    string // the target
+	Err    error
+
+	// stale says that a kept-alive connection turned out to be closed:
+	// another attempt may be made.
+	stale bool
+	// unsent says that no byte of the request had been written.
+	unsent bool
+}
+
+// Error is one sentence that names what failed, on what, and the remedy where
+// there is one.
+func (e *Error) Error() string {
+	if e.URL == "" {
+		return e.Err.Error()
+	}
+	return e.URL + ": " + e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// HTTPStatus is the status of the answer that a proxy gives.
+func (e *Error) HTTPStatus() int { return e.Status }
+
+// upstreamError words a failure to get a reply from an origin.
+func upstreamError(phase Phase, addr string, err error) *Error {
+	e := &Error{Phase: phase, Status: http.StatusBadGateway}
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		e.Phase = PhaseResolve
+		e.Err = fmt.Errorf("cannot find the host %s: %w", dns.Name, errors.New(dnsReason(dns)))
+	case phase == PhaseConnect:
+		e.Err = fmt.Errorf("cannot connect to %s: %w", addr, rootCause(err))
+	case phase == PhaseTLS:
+		e.Err = fmt.Errorf("no TLS connection with %s: %w", addr, tlsReason(err))
+	case errors.Is(err, io.EOF):
+		e.Err = fmt.Errorf("%s closed the connection without a reply", addr)
+	default:
+		e.Err = fmt.Errorf("no reply from %s: %w", addr, rootCause(err))
+	}
+	var policy interface{ HTTPStatus() int }
+	if errors.As(err, &policy) { // a refusal by Options.Dial
+		e.Status, e.Err = policy.HTTPStatus(), fmt.Errorf("cannot connect to %s: %w", addr, policy.(error))
+		return e
+	}
+	if isTimeout(err) {
+		e.Status = http.StatusGatewayTimeout
+		switch phase {
+		case PhaseConnect:
+			e.Err = fmt.Errorf("cannot connect to %s: no answer in time", addr)
+		case PhaseTLS:
+			e.Err = fmt.Errorf("no TLS connection with %s: no answer in time", addr)
+		case PhaseReply:
+			e.Err = fmt.Errorf("no reply from %s in time", addr)
+		}
+	}
+	return e
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
+}
+
+func dnsReason(err *net.DNSError) string {
+	switch {
+	case err.IsNotFound:
+		return "no such host in the DNS"
+	case err.IsTimeout:
+		return "the DNS server does not answer"
+	}
+	return err.Err
+}
+
+// rootCause drops the layers that repeat the address.
+func rootCause(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Err
+	}
+	return err
+}
+
+// tlsReason says what is wrong with the origin's TLS and what can be done.
+func tlsReason(err error) error {
+	var (
+		verify *tls.CertificateVerificationError
+		header tls.RecordHeaderError
+		alert  tls.AlertError
+	)
+	switch {
+	case errors.As(err, &verify):
+		return fmt.Errorf("its certificate is not trusted: %w (to record it all the same: --insecure-upstream)", certReason(verify.Err))
+	case errors.As(err, &header):
+		return errors.New("it does not speak TLS on that port")
+	case errors.As(err, &alert) && strings.Contains(alert.Error(), "no application protocol"):
+		return errors.New("it offers no HTTP/1.1, which is what can be recorded")
+	}
+	return rootCause(err)
+}
+
+func certReason(err error) error {
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		return errors.New("signed by an unknown authority")
+	}
+	return err
+}

@@ -1,0 +1,269 @@
+package recorder
+
+import (
+	"crypto/tls"
+	"hash"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warctee/warctee/http1"
+)
+
+// An exchange is a request and its response while they are under way. It
+// passes through these hands:
+//
+//	RoundTrip      until the reply's head is there
+//	originConn     the goroutine of the connection: until the body has ended
+//	finish         digests, look-up, compression
+//	writer         until its records are durable
+//
+// Each hands it on whole; only what the mutex guards is touched by others.
+type exchange struct {
+	r       *Recorder
+	start   time.Time
+	request *originRequest
+	uri     string // WARC-Target-URI
+	series  string
+
+	sent       *message // the request on the wire
+	received   *message // the response on the wire; set when its head is there
+	reply      *http1.Response
+	follower   *follower // of the received body, for the client
+	spoken     spoken
+	incomplete bool // the record lacks, because of us, what the client was given
+
+	mu       sync.Mutex
+	slot     *slots      // where it is counted; nil when no longer
+	conn     *originConn // while the body is under way
+	reason   string      // why it was cut by us: a WARC-Truncated value
+	gone     bool        // the client no longer reads
+	longOnce *time.Timer // moves it out of the short slots
+	finisher *time.Timer // cuts it when the client has gone
+}
+
+// What was spoken with the origin, and with whom.
+type spoken struct {
+	addr    netip.AddrPort
+	tls     string // "tls/1.3", or "" without TLS
+	cipher  string // IANA name
+	version uint16
+}
+
+func newSpoken(addr netip.AddrPort, state *tls.ConnectionState) spoken {
+	s := spoken{addr: netip.AddrPortFrom(addr.Addr().Unmap().WithZone(""), addr.Port())}
+	if state != nil {
+		s.tls = strings.ToLower(strings.Replace(tls.VersionName(state.Version), " ", "/", 1))
+		s.cipher = tls.CipherSuiteName(state.CipherSuite)
+		s.version = state.Version
+	}
+	return s
+}
+
+// A message is what is recorded of a request or a response: the head, the
+// octets of the body as on the wire, and digests that grow with them.
+type message struct {
+	head      []byte
+	body      *spool
+	limit     int64 // octets of body that are kept
+	block     hash.Hash
+	payload   hash.Hash
+	size      int64  // octets of payload that are kept
+	truncated string // WARC-Truncated, or ""
+}
+
+func (r *Recorder) newMessage(head []byte, expect int64) *message {
+	m := &message{
+		head:    head,
+		body:    newSpool(r.options.Dir, min(expect, r.options.MaxBody)),
+		limit:   r.options.MaxBody,
+		block:   r.options.Digest.New(),
+		payload: r.options.Digest.New(),
+	}
+	m.block.Write(head)
+	return m
+}
+
+// keep records raw, whose last octets are payload. It returns how many octets
+// of raw were kept; fewer than all of them means that the message is
+// truncated from here on.
+func (m *message) keep(raw, payload []byte) (kept int, err error) {
+	if m.truncated != "" {
+		return 0, nil
+	}
+	if room := m.limit - m.body.len(); int64(len(raw)) > room {
+		m.truncated = "length"
+		cut := len(raw) - int(room)
+		raw, payload = raw[:room], payload[:max(0, len(payload)-cut)]
+	}
+	if _, err := m.body.Write(raw); err != nil {
+		m.truncated = "unspecified"
+		return 0, err
+	}
+	m.block.Write(raw)
+	m.payload.Write(payload)
+	m.size += int64(len(payload))
+	return len(raw), nil
+}
+
+// expectedBody tells how many octets a body will have on the wire, or -1.
+func expectedBody(f http1.Framing) int64 {
+	switch f.Kind {
+	case http1.NoBody:
+		return 0
+	case http1.Length:
+		return f.Length
+	}
+	return -1
+}
+
+// beginReply is called when the head of the final reply is there.
+func (x *exchange) beginReply(c *originConn, reply *http1.Response) {
+	x.reply = reply
+	x.received = x.r.newMessage(reply.Raw, expectedBody(reply.Framing))
+	x.received.body.share() // for the client
+	x.follower = x.received.body.follow()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.conn = c
+}
+
+// dropReply undoes beginReply: nobody waits for the reply any more.
+func (x *exchange) dropReply() {
+	x.bodyEnded()
+	x.received.body.release()
+	x.received.body.release()
+}
+
+// keep records raw, octets of the reply's body on the wire, of which the last
+// are payload. What is beyond the limit goes to the client only. It returns
+// false when the rest is wanted by nobody.
+func (x *exchange) keep(raw, payload []byte) bool {
+	kept, err := x.received.keep(raw, payload)
+	if err != nil {
+		x.r.spoolFailed(x, err)
+	}
+	return kept == len(raw) || x.received.body.pass(raw[kept:])
+}
+
+// endBody is called when the body has ended: whole, or for the reason that
+// WARC-Truncated will give, where cut tells that it was us; err is what the
+// client gets to know. uploaded tells whether the request was sent whole.
+func (x *exchange) endBody(uploaded bool, reason, cut string, err error) {
+	if cut != "" {
+		reason = cut
+	}
+	// The client was given more than is recorded, or would have been.
+	x.incomplete = x.received.truncated != "" || cut == "unspecified"
+	if x.received.truncated == "" {
+		x.received.truncated = reason
+	}
+	if !uploaded && x.sent.truncated == "" {
+		x.sent.truncated = "disconnect"
+	}
+	x.received.body.end(err)
+	go x.finish() // ends by itself; Recorder.Close waits for it
+}
+
+// watchClient is told that the response's head goes to the client: from now on
+// the exchange may be a long one.
+func (x *exchange) watchClient() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.slot != nil {
+		x.longOnce = time.AfterFunc(longAfter, x.becomeLong) // stopped by freeSlot
+	}
+}
+
+// becomeLong moves an exchange that still runs to the slots of the long ones,
+// if there is room, and its spool to disk.
+func (x *exchange) becomeLong() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.slot != x.r.short || x.conn == nil || !x.r.long.tryTake() {
+		return
+	}
+	x.r.short.give()
+	x.slot = x.r.long
+	if x.received.body.len() > 0 {
+		if err := x.received.body.spill(); err != nil {
+			x.r.log.Warn("cannot move a long exchange to disk", "url", x.uri, "error", err)
+		}
+	}
+}
+
+// freeSlot gives the slot back, once.
+func (x *exchange) freeSlot() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.slot == nil {
+		return
+	}
+	if x.longOnce != nil {
+		x.longOnce.Stop()
+	}
+	x.slot.give()
+	x.slot = nil
+}
+
+// clientGone decides what becomes of a response that nobody reads any more:
+// a short rest of known length is fetched, everything else is cut.
+func (x *exchange) clientGone() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone || x.conn == nil {
+		return
+	}
+	x.gone = true
+	rest := int64(-1)
+	if f := x.reply.Framing; f.Kind == http1.Length {
+		rest = f.Length - x.received.body.len()
+	}
+	if rest < 0 || rest > x.r.options.FinishBytes || x.received.limit < x.reply.Framing.Length {
+		x.cutLocked("disconnect")
+		return
+	}
+	x.finisher = time.AfterFunc(x.r.options.FinishTime, func() { x.cut("disconnect") }) // stopped by bodyEnded
+}
+
+// cut ends a response whose body is under way; reason is what WARC-Truncated
+// will say.
+func (x *exchange) cut(reason string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.cutLocked(reason)
+}
+
+func (x *exchange) cutLocked(reason string) {
+	if x.conn != nil && x.reason == "" {
+		x.reason = reason
+		x.conn.close()
+	}
+}
+
+// bodyEnded takes the exchange from its connection. It returns why we cut it,
+// or "".
+func (x *exchange) bodyEnded() (reason string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.conn = nil
+	if x.finisher != nil {
+		x.finisher.Stop()
+	}
+	return x.reason
+}
+
+// isDuplicable reports whether the response can be, or have, an original: it
+// is whole and has a payload of its own (FAULTS: truncated, partial and empty
+// ones poison an index).
+func (x *exchange) isDuplicable() bool {
+	switch {
+	case x.received.truncated != "", x.received.size == 0:
+		return false
+	case x.reply.Status == http.StatusPartialContent, x.reply.Status == http.StatusNotModified, x.reply.Status < 200:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,76 @@
+package recorder
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/warctee/warctee/dedup"
+)
+
+// finish makes an exchange that has ended ready for the writer. It runs in its
+// own goroutine, so that neither the client nor the connection waits for
+// compression.
+func (x *exchange) finish() {
+	c, err := x.pack()
+	x.sent.body.release()
+	x.received.body.release()
+	if err != nil {
+		x.r.lost(x, err)
+		x.freeSlot()
+		x.r.untrack(x)
+		return
+	}
+	x.r.writer.submit(c)
+}
+
+func (x *exchange) pack() (c *capture, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v\n%s", p, debug.Stack())
+		}
+		if err != nil && c != nil {
+			c.release()
+		}
+	}()
+	c = x.newCapture()
+	x.r.counts.received.Add(c.response.length)
+	c.original = x.r.lookUp(c.digest)
+	if err := c.request.pack(x.r, x.sent.head, x.sent.body); err != nil {
+		return c, err
+	}
+	if c.original != nil {
+		return c, c.makeRevisit(c.original)
+	}
+	return c, c.response.pack(x.r, x.received.head, x.received.body)
+}
+
+// lookUp asks the index for an original that can still be referred to. This is
+// the only place where an exchange waits for the index.
+func (r *Recorder) lookUp(digest string) *dedup.Capture {
+	if digest == "" || r.options.Index == nil {
+		return nil
+	}
+	original, ok, err := r.options.Index.Lookup(digest)
+	if err != nil {
+		r.log.Error("cannot look up a payload in the index: it is stored again", "error", err)
+		return nil
+	}
+	if !ok || !r.holds(&original) {
+		return nil
+	}
+	return &original
+}
+
+// holds reports whether the file of an original is still there and as long as
+// it was: an index is never trusted more than the files.
+func (r *Recorder) holds(original *dedup.Capture) bool {
+	name := filepath.Join(r.options.Dir, filepath.Base(original.File))
+	for _, n := range []string{name, name + ".open"} {
+		if info, err := os.Stat(n); err == nil {
+			return info.Mode().IsRegular() && info.Size() >= original.Offset+original.Length
+		}
+	}
+	return false
+}

@@ -1,0 +1,186 @@
+package recorder
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxIdlePerOrigin = 32
+	maxIdle          = 512
+	idleTimeout      = 90 * time.Second
+
+	// A request that must not be sent twice only goes out on a connection
+	// that was used so shortly before that its server cannot have given it
+	// up meanwhile.
+	freshIdle = 2 * time.Second
+)
+
+// A pool holds the connections to origins that wait for another exchange.
+type pool struct {
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+	tls     *tls.Config
+	timeout time.Duration
+
+	mu     sync.Mutex
+	idle   map[string][]*originConn // by scheme and address, the latest last
+	total  int
+	open   map[*originConn]struct{} // idle or in use
+	closed bool
+	served sync.WaitGroup // of the goroutines of the connections
+}
+
+func newPool(o *Options) *pool {
+	config := o.TLS.Clone()
+	if config == nil {
+		config = new(tls.Config)
+	}
+	config.NextProtos = []string{"http/1.1"}
+	config.InsecureSkipVerify = config.InsecureSkipVerify || o.InsecureUpstream
+	if config.MinVersion == 0 {
+		config.MinVersion = tls.VersionTLS12
+	}
+	if config.ClientSessionCache == nil {
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(1024)
+	}
+	return &pool{
+		dial:    o.Dial,
+		tls:     config,
+		timeout: o.Timeout,
+		idle:    make(map[string][]*originConn),
+		open:    make(map[*originConn]struct{}),
+	}
+}
+
+func poolKey(scheme, addr string) string { return scheme + " " + addr }
+
+// get returns a connection to the origin that a has been put on, and whether
+// it has been used before.
+func (p *pool) get(ctx context.Context, a *attempt) (c *originConn, reused bool, err error) {
+	host, port := splitAuthority(a.x.request.scheme, a.x.request.authority)
+	addr := net.JoinHostPort(strings.TrimSuffix(host, "."), port)
+	key := poolKey(a.x.request.scheme, addr)
+	if !a.fresh {
+		if c := p.takeIdle(key, a); c != nil {
+			return c, true, nil
+		}
+	}
+	c, err = p.connect(ctx, a.x.request.scheme, addr)
+	if err != nil {
+		return nil, false, err
+	}
+	c.key = key
+	c.attempt = a
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		c.nc.Close()
+		return nil, false, admissionError(errClosed)
+	}
+	p.open[c] = struct{}{}
+	p.served.Add(1)
+	go c.serve() // ends when the connection is closed, at the latest by pool.close
+	return c, false, nil
+}
+
+// takeIdle puts a on the connection that was used last.
+func (p *pool) takeIdle(key string, a *attempt) *originConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		list := p.idle[key]
+		if len(list) == 0 {
+			return nil
+		}
+		c := list[len(list)-1]
+		if !a.x.request.isIdempotent() && time.Since(c.idleSince) > freshIdle {
+			return nil
+		}
+		p.removeLocked(c)
+		if c.assign(a) {
+			return c
+		}
+	}
+}
+
+// put makes c wait for another exchange. It returns false when there is no
+// room.
+func (p *pool) put(c *originConn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.total >= maxIdle || len(p.idle[c.key]) >= maxIdlePerOrigin {
+		return false
+	}
+	c.idleSince = time.Now()
+	p.idle[c.key] = append(p.idle[c.key], c)
+	p.total++
+	return true
+}
+
+func (p *pool) removeLocked(c *originConn) {
+	list := p.idle[c.key]
+	i := slices.Index(list, c)
+	if i < 0 {
+		return
+	}
+	p.total--
+	if list = slices.Delete(list, i, i+1); len(list) == 0 {
+		delete(p.idle, c.key)
+	} else {
+		p.idle[c.key] = list
+	}
+}
+
+// forget is called when the goroutine of a connection ends.
+func (p *pool) forget(c *originConn) {
+	p.mu.Lock()
+	p.removeLocked(c)
+	delete(p.open, c)
+	p.mu.Unlock()
+	p.served.Done()
+}
+
+// close closes all connections and waits for their goroutines.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	for c := range p.open {
+		c.close()
+	}
+	p.mu.Unlock()
+	p.served.Wait()
+}
+
+// connect dials the origin and speaks TLS with it where the scheme says so.
+func (p *pool) connect(ctx context.Context, scheme, addr string) (*originConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	nc, err := p.dial(ctx, "tcp", addr)
+	if err != nil {
+		return nil, upstreamError(PhaseConnect, addr, err)
+	}
+	c := &originConn{pool: p, addr: addr, nc: nc, buf: make([]byte, readBuffer)}
+	remote, _ := netip.ParseAddrPort(nc.RemoteAddr().String())
+	if scheme != "https" {
+		c.spoken = newSpoken(remote, nil)
+		return c, nil
+	}
+	config := p.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	t := tls.Client(nc, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		return nil, upstreamError(PhaseTLS, addr, err)
+	}
+	state := t.ConnectionState()
+	c.nc, c.spoken = t, newSpoken(remote, &state)
+	return c, nil
+}

@@ -1,0 +1,363 @@
+// Package recorder performs HTTP exchanges with origins and records them in
+// WARC files, byte for byte as they crossed the wire.
+//
+// A [Recorder] is an [http.RoundTripper]. A proxy gives it what its clients
+// ask for; a Go program can use it in an [http.Client] and needs no proxy:
+//
+//	rec, err := recorder.Open(recorder.Options{Dir: "warcs"})
+//	client := &http.Client{Transport: rec}
+//	…
+//	err = rec.Close(ctx)
+//
+// The way of an exchange, and the file where each step is:
+//
+//	RoundTrip                           roundtrip.go
+//	  waits for a slot                  admission.go
+//	  makes the head for the origin     head.go, uri.go
+//	  takes or dials a connection       pool.go
+//	  sends head and body               upload.go
+//	goroutine of the connection         conn.go
+//	  reads the reply's head, then its body into the spool (spool.go), which
+//	  the client follows                body.go
+//	finish, in its own goroutine        finish.go
+//	  digests, dedup look-up, records (records.go), compression
+//	the writer goroutine                writer.go
+//	  verdict, append, sync, index
+//
+// Bytes go to the client as they arrive and do not wait for the disk. What has
+// ended is appended to a file within the time that compression takes, and is
+// durable at most Options.SyncInterval later.
+package recorder
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/rotate"
+	"github.com/warctee/warctee/warc"
+)
+
+// Options of a Recorder. Only Dir has to be set.
+type Options struct {
+	// Dir is the directory of the archive. It is made when missing.
+	Dir string
+	// Prefix starts the names of the files; default "warctee".
+	Prefix string
+	// MaxSize is the size in bytes at which a file is finished; default 1e9.
+	MaxSize int64
+	// MaxAge is the age at which a file is finished; 0 means any.
+	MaxAge time.Duration
+
+	// Version of the records; default 1.1.
+	Version warc.Version
+	// Digest algorithm; default SHA-256.
+	Digest warc.Algorithm
+	// Plain writes uncompressed files.
+	Plain bool
+	// Software and Warcinfo go into the warcinfo record that starts each
+	// file: the name and version of the program, and further fields.
+	Software string
+	Warcinfo []warc.Field
+	// Index remembers payloads, so that equal ones become revisit records;
+	// nil means that every response is stored. The recorder does not close
+	// it.
+	Index dedup.Index
+
+	// MaxBody bounds the octets of a body, as on the wire, that are recorded
+	// in each direction; the rest is passed on. Default 16 GiB.
+	MaxBody int64
+	// MaxInFlight bounds the exchanges under way; default 256. Those that
+	// last longer than 10 s count towards MaxLong instead; default 4096.
+	MaxInFlight int
+	MaxLong     int
+	// Timeout bounds silence: while connecting, before the reply, between
+	// two reads of a body. It is never a total. Default 60 s.
+	Timeout time.Duration
+	// FinishBytes and FinishTime bound what is still fetched of a response
+	// whose client has gone away; default 16 MiB and 30 s.
+	FinishBytes int64
+	FinishTime  time.Duration
+	// SyncInterval and SyncBytes say when appended records are made
+	// durable, whichever comes first; default 200 ms and 8 MiB.
+	SyncInterval time.Duration
+	SyncBytes    int64
+
+	// Dial connects to origins; default [net.Dialer.DialContext].
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// TLS is the base of the configuration towards origins.
+	TLS *tls.Config
+	// InsecureUpstream accepts any certificate of an origin.
+	InsecureUpstream bool
+	// Logger gets warnings and errors; default [slog.Default].
+	Logger *slog.Logger
+
+	fs rotate.FS // for faults in tests; nil: the operating system's
+}
+
+func (o *Options) setDefaults() error {
+	if o.Dir == "" {
+		return errors.New("recorder: no directory for the archive is given")
+	}
+	setDefault(&o.Prefix, "warctee")
+	setDefault(&o.MaxSize, 1e9)
+	setDefault(&o.Version, warc.V1_1)
+	setDefault(&o.Digest, warc.SHA256)
+	setDefault(&o.Software, "warctee")
+	setDefault(&o.MaxBody, 16<<30)
+	setDefault(&o.MaxInFlight, 256)
+	setDefault(&o.MaxLong, 4096)
+	setDefault(&o.Timeout, time.Minute)
+	setDefault(&o.FinishBytes, 16<<20)
+	setDefault(&o.FinishTime, 30*time.Second)
+	setDefault(&o.SyncInterval, 200*time.Millisecond)
+	setDefault(&o.SyncBytes, 8<<20)
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Version != warc.V1_1 && o.Version != warc.V1_0 {
+		return fmt.Errorf("recorder: WARC version %q cannot be written; 1.1 and 1.0 can", o.Version)
+	}
+	if strings.ContainsAny(o.Prefix, "/\\\x00") || strings.HasPrefix(o.Prefix, ".") {
+		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
+	}
+	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, int64(o.MaxInFlight), int64(o.MaxLong)) < 0 {
+		return errors.New("recorder: a size or number is negative")
+	}
+	if min(o.MaxAge, o.Timeout, o.FinishTime, o.SyncInterval) < 0 {
+		return errors.New("recorder: a duration is negative")
+	}
+	return nil
+}
+
+func setDefault[T comparable](p *T, value T) {
+	var zero T
+	if *p == zero {
+		*p = value
+	}
+}
+
+// Unlimited is a MaxBody that cuts nothing.
+const Unlimited = math.MaxInt64
+
+// A Recorder performs and records exchanges. It is safe for concurrent use.
+type Recorder struct {
+	options Options
+	log     *slog.Logger
+	host    string // in file names and warcinfo
+	pool    *pool
+	writer  *writer
+	short   *slots // exchanges under way …
+	long    *slots // … for longer than longAfter
+	closing chan struct{}
+	cutting context.Context // done when what is under way is cut
+	cutNow  context.CancelFunc
+
+	mu        sync.Mutex
+	exchanges map[*exchange]struct{} // admitted, not yet appended
+	closed    bool
+	idle      chan struct{} // closed when closed and no exchange is left
+	err       error         // why recording has stopped
+
+	counts counts
+}
+
+type counts struct {
+	captures, revisits, truncated, incomplete, failures, lost atomic.Int64
+	received, written                                         atomic.Int64
+}
+
+// A Status is a snapshot of a recorder's work.
+type Status struct {
+	Responses   int64 // response records written
+	Revisits    int64 // revisit records written
+	Truncated   int64 // of these: with WARC-Truncated, for whatever reason
+	Incomplete  int64 // of these: cut by the recorder, by a limit or for want of time or disk
+	Failures    int64 // exchanges that gave no response
+	Lost        int64 // exchanges whose client got a response that could not be recorded
+	Received    int64 // octets of responses, heads included
+	Written     int64 // bytes of records on disk
+	InFlight    int   // exchanges under way
+	Long        int   // long ones and WebSockets
+	File        string
+	Unavailable error // why recording has stopped, or nil
+}
+
+// Open opens the archive and starts the writer. It recovers what another
+// process that died has left; while another one lives it fails.
+func Open(o Options) (*Recorder, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	r := &Recorder{
+		options:   o,
+		log:       o.Logger,
+		host:      host,
+		pool:      newPool(&o),
+		short:     newSlots(o.MaxInFlight),
+		long:      newSlots(o.MaxLong),
+		closing:   make(chan struct{}),
+		exchanges: make(map[*exchange]struct{}),
+		idle:      make(chan struct{}),
+	}
+	r.cutting, r.cutNow = context.WithCancel(context.Background())
+	set, err := rotate.Open(rotate.Options{
+		Dir:      o.Dir,
+		MaxSize:  o.MaxSize,
+		MaxAge:   o.MaxAge,
+		Name:     r.fileName,
+		Preamble: r.warcinfo,
+		Verify:   warc.Whole,
+		FS:       o.fs,
+		Logger:   o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.writer = newWriter(r, set)
+	return r, nil
+}
+
+// Close ends the work: nothing new is admitted, what is under way is finished
+// and recorded. When ctx is done the rest is cut and recorded as truncated.
+// The error tells what could not be recorded.
+func (r *Recorder) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return errors.New("the recorder is closed already")
+	}
+	r.closed = true
+	close(r.closing)
+	if len(r.exchanges) == 0 {
+		close(r.idle)
+	}
+	r.mu.Unlock()
+
+	select {
+	case <-r.idle:
+	case <-ctx.Done():
+		r.cut()
+		<-r.idle
+	}
+	r.pool.close()
+	err := r.writer.close()
+	if n := r.counts.lost.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d responses that clients were given could not be recorded", n))
+	}
+	return errors.Join(r.Err(), err)
+}
+
+// cut ends all exchanges that are under way.
+func (r *Recorder) cut() {
+	r.cutNow()
+	r.mu.Lock()
+	left := make([]*exchange, 0, len(r.exchanges))
+	for x := range r.exchanges {
+		left = append(left, x)
+	}
+	r.mu.Unlock()
+	for _, x := range left {
+		x.cut("unspecified")
+	}
+}
+
+// Rotate finishes the current files; the next record starts a new one.
+func (r *Recorder) Rotate() error { return r.writer.do(r.writer.rotate) }
+
+// Err says why recording has stopped, or nil.
+func (r *Recorder) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// fail stops recording: nothing is admitted any more.
+func (r *Recorder) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+		r.log.Error("RECORDING HAS STOPPED: clients get 503 from now on", "error", err)
+	}
+}
+
+// Status returns a snapshot.
+func (r *Recorder) Status() Status {
+	return Status{
+		Responses:   r.counts.captures.Load(),
+		Revisits:    r.counts.revisits.Load(),
+		Truncated:   r.counts.truncated.Load(),
+		Incomplete:  r.counts.incomplete.Load(),
+		Failures:    r.counts.failures.Load(),
+		Lost:        r.counts.lost.Load(),
+		Received:    r.counts.received.Load(),
+		Written:     r.counts.written.Load(),
+		InFlight:    r.short.used(),
+		Long:        r.long.used(),
+		File:        r.writer.currentName(),
+		Unavailable: r.Err(),
+	}
+}
+
+// track takes an exchange into the account that Close waits for.
+func (r *Recorder) track(x *exchange) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.exchanges[x] = struct{}{}
+	return true
+}
+
+func (r *Recorder) untrack(x *exchange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, tracked := r.exchanges[x]; !tracked {
+		return
+	}
+	delete(r.exchanges, x)
+	if r.closed && len(r.exchanges) == 0 {
+		close(r.idle)
+	}
+}
+
+// failed counts and logs an exchange that gave no response.
+func (r *Recorder) failed(e *Error) {
+	r.counts.failures.Add(1)
+	level := slog.LevelWarn
+	if e.Phase == PhaseClient {
+		level = slog.LevelDebug
+	}
+	r.log.Log(context.Background(), level, "no response", "url", e.URL, "phase", string(e.Phase), "error", e.Err)
+}
+
+// lost counts and logs a response that a client was given and that is not in
+// the archive.
+func (r *Recorder) lost(x *exchange, err error) {
+	r.counts.lost.Add(1)
+	r.log.Error("A CAPTURE IS LOST", "url", x.uri, "error", err)
+}
+
+// spoolFailed logs that a message cannot be kept whole.
+func (r *Recorder) spoolFailed(x *exchange, err error) {
+	r.log.Error("cannot keep a body: its record will be truncated", "url", x.uri, "dir", r.options.Dir, "error", err)
+}

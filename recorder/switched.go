@@ -1,0 +1,61 @@
+package recorder
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/warctee/warctee/http1"
+)
+
+// A switched is the body of a 101 (Switching Protocols): the connection to the
+// origin, to read from and write to. What passes on it is not recorded.
+type switched struct {
+	c     *originConn
+	reply *http1.Response
+	x     *exchange
+	once  sync.Once
+}
+
+// switchProtocols hands the connection to the client, who closes it; the pool
+// closes what is open at the end.
+func (c *originConn) switchProtocols(a *attempt, reply *http1.Response) bool {
+	x := a.x
+	if !x.r.long.tryTake() {
+		a.deliver(event{err: &Error{Phase: PhaseAdmission, Status: http.StatusServiceUnavailable, Err: errTooManyLong}})
+		return false
+	}
+	x.beginReply(c, reply)
+	c.nc.SetDeadline(time.Time{})
+	s := &switched{c: c, reply: reply, x: x}
+	if !a.deliver(event{switched: s}) {
+		x.r.long.give()
+		x.dropReply()
+		return false
+	}
+	x.received.body.release() // the client reads the connection
+	x.endBody(a.upload.stop(), "", x.bodyEnded(), nil)
+	c.handedOver = true
+	return false
+}
+
+func (s *switched) Read(p []byte) (int, error) {
+	if s.c.r < s.c.w {
+		n := copy(p, s.c.buf[s.c.r:s.c.w])
+		s.c.r += n
+		return n, nil
+	}
+	return s.c.nc.Read(p)
+}
+
+func (s *switched) Write(p []byte) (int, error) { return s.c.nc.Write(p) }
+
+// Close closes the connection.
+func (s *switched) Close() error {
+	s.once.Do(func() {
+		s.c.close()
+		s.x.r.long.give()
+		s.c.pool.forget(s.c)
+	})
+	return nil
+}

@@ -1,0 +1,135 @@
+package recorder
+
+import (
+	"net"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// targetURI makes the WARC-Target-URI: an RFC 3986 URI of what the client
+// asked for. Octets that such a URI cannot hold are percent-encoded; nothing
+// else is changed, so that two targets never become one.
+func targetURI(scheme, authority, target string) string {
+	target, _, _ = strings.Cut(target, "#")
+	if target == "*" {
+		target = "" // OPTIONS * asks the server itself (RFC 9112 §3.2.4)
+	}
+	return scheme + "://" + uriAuthority(scheme, authority) + escapeTarget(target)
+}
+
+// uriAuthority drops the default port and writes the host as A-labels.
+func uriAuthority(scheme, authority string) string {
+	host, port := splitAuthority(scheme, authority)
+	if port == defaultPort(scheme) {
+		port = ""
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port != "" {
+		return host + ":" + port
+	}
+	return host
+}
+
+// splitAuthority returns the host, lower-case, as A-labels and without
+// brackets, and the port, which is never empty.
+func splitAuthority(scheme, authority string) (host, port string) {
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		host, port = strings.Trim(authority, "[]"), ""
+	}
+	if port == "" {
+		port = defaultPort(scheme)
+	}
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil && !strings.Contains(host, ":") {
+		return ascii, port
+	}
+	return strings.ToLower(host), port
+}
+
+func defaultPort(scheme string) string {
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// sameAuthority compares host and port, the default port filled in.
+func sameAuthority(scheme, a, b string) bool {
+	hostA, portA := splitAuthority(scheme, a)
+	hostB, portB := splitAuthority(scheme, b)
+	return hostA == hostB && portA == portB
+}
+
+// escapeTarget percent-encodes the octets that RFC 3986 §3.3 and §3.4 do not
+// allow in a path and a query. A percent sign that starts no triplet is
+// encoded itself.
+func escapeTarget(target string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	query := false
+	for i := range len(target) {
+		c := target[i]
+		switch {
+		case c == '%' && i+2 < len(target) && isHex(target[i+1]) && isHex(target[i+2]):
+			b.WriteByte(c)
+		case c == '?' && !query:
+			query = true
+			b.WriteByte(c)
+		case isUnreserved(c), strings.IndexByte("!$&'()*+,;=:@/?", c) >= 0:
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// originForm returns the origin-form of a request target (RFC 9112 §3.2.1)
+// and the authority of an absolute-form one, every octet as it was sent.
+func originForm(method, target string) (origin, authority string) {
+	target, _, _ = strings.Cut(target, "#")
+	if strings.HasPrefix(target, "/") || target == "*" {
+		return target, ""
+	}
+	_, rest, ok := strings.Cut(target, "://")
+	if !ok {
+		return target, ""
+	}
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, origin = rest[:end], rest[end:]
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		authority = authority[i+1:]
+	}
+	switch {
+	case origin == "" && method == "OPTIONS":
+		origin = "*"
+	case !strings.HasPrefix(origin, "/"):
+		origin = "/" + origin
+	}
+	return origin, authority
+}
+
+// requestTarget is the origin-form target of a request that has no raw head.
+func requestTarget(u *url.URL) string {
+	if u.Opaque == "" && u.Path == "*" {
+		return "*"
+	}
+	return u.RequestURI()
+}

@@ -1,0 +1,394 @@
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/rotate"
+)
+
+// maxRecent bounds the originals that the writer keeps in memory after the
+// index has them: an exchange that asked the index just before is told by the
+// writer.
+const maxRecent = 1 << 16
+
+// A writer appends captures to files, one after the other, in one goroutine.
+type writer struct {
+	r     *Recorder
+	queue chan *capture // room for every admitted exchange: submit never blocks
+	calls chan call
+	ended chan struct{} // closed when the goroutine has ended
+	index *committer    // nil without an index
+	name  atomic.Value  // string: the current file, for Status
+
+	// Owned by the goroutine.
+	set      *rotate.Set
+	series   map[string]*output
+	recent   map[string]*recent // by payload digest: originals since the start
+	recently []string           // their digests, the oldest first
+	syncAt   *time.Timer
+	armed    bool
+	dirty    int64 // bytes appended since the last sync
+	closeErr error
+}
+
+type call struct {
+	do   func() error
+	done chan error
+}
+
+// An output is the current file of a series.
+type output struct {
+	file     *rotate.File
+	durable  int64      // length of the file that has been synced
+	unsynced []*capture // what was appended behind it
+}
+
+// A recent original is known to the writer, whether or not to the index.
+type recent struct {
+	dedup.Capture
+	file      *rotate.File
+	committed atomic.Bool
+}
+
+func newWriter(r *Recorder, set *rotate.Set) *writer {
+	w := &writer{
+		r:      r,
+		queue:  make(chan *capture, r.options.MaxInFlight+r.options.MaxLong),
+		calls:  make(chan call),
+		ended:  make(chan struct{}),
+		set:    set,
+		series: make(map[string]*output),
+		recent: make(map[string]*recent),
+		syncAt: time.NewTimer(time.Hour),
+	}
+	w.syncAt.Stop()
+	w.name.Store("")
+	if r.options.Index != nil {
+		w.index = startCommitter(r.options.Index, r.log)
+	}
+	go w.run() // ends when the queue is closed
+	return w
+}
+
+// submit hands a capture over. Its slot is held until it is appended, so there
+// is always room.
+func (w *writer) submit(c *capture) { w.queue <- c }
+
+func (w *writer) currentName() string { return w.name.Load().(string) }
+
+// do runs f in the goroutine.
+func (w *writer) do(f func() error) error {
+	c := call{do: f, done: make(chan error, 1)}
+	select {
+	case w.calls <- c:
+		return <-c.done
+	case <-w.ended:
+		return errClosed
+	}
+}
+
+// close appends what has been submitted, makes it durable and finishes the
+// files. Nothing may be submitted any more.
+func (w *writer) close() error {
+	close(w.queue)
+	<-w.ended
+	return w.closeErr
+}
+
+func (w *writer) run() {
+	defer close(w.ended)
+	defer func() { w.closeErr = w.finish() }()
+	age := time.NewTicker(time.Second)
+	defer age.Stop()
+	for {
+		select {
+		case c, ok := <-w.queue:
+			if !ok {
+				return
+			}
+			w.guard(c, func() { w.write(c) })
+			if w.dirty >= w.r.options.SyncBytes {
+				w.sync()
+			} else if w.dirty > 0 && !w.armed {
+				w.armed = true
+				w.syncAt.Reset(w.r.options.SyncInterval)
+			}
+		case <-w.syncAt.C:
+			w.sync()
+		case now := <-age.C:
+			w.expire(now)
+		case c := <-w.calls:
+			c.done <- c.do()
+		}
+	}
+}
+
+// guard turns a panic into a loud end of recording: after it nobody knows what
+// is in the file.
+func (w *writer) guard(c *capture, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.r.fail(fmt.Errorf("internal error: %v\n%s", p, debug.Stack()))
+			w.lose(c, errors.New("internal error in the writer"))
+		}
+	}()
+	f()
+}
+
+// write appends one capture and settles what is to be done with it.
+func (w *writer) write(c *capture) {
+	if err := w.r.Err(); err != nil {
+		w.lose(c, err)
+		return
+	}
+	err := w.append(c)
+	if err != nil {
+		w.r.log.Error("cannot append to the archive: trying a new file", "url", c.x.uri, "error", err)
+		err = w.startOver(c)
+	}
+	if err != nil {
+		w.r.fail(err)
+		w.lose(c, err)
+		return
+	}
+	w.count(c)
+	c.x.freeSlot()
+	w.r.untrack(c.x)
+}
+
+func (w *writer) lose(c *capture, err error) {
+	w.r.lost(c.x, err)
+	c.release()
+	c.x.freeSlot()
+	w.r.untrack(c.x)
+}
+
+func (w *writer) count(c *capture) {
+	counts := &w.r.counts
+	if c.revisit {
+		counts.revisits.Add(1)
+	} else {
+		counts.captures.Add(1)
+	}
+	if c.x.received.truncated != "" {
+		counts.truncated.Add(1)
+	}
+	if c.x.incomplete {
+		counts.incomplete.Add(1)
+	}
+}
+
+// append writes the records of a capture into the current file of its series.
+func (w *writer) append(c *capture) error {
+	out, err := w.output(c.x.series)
+	if err != nil {
+		return err
+	}
+	if err := w.decide(c, out); err != nil {
+		return err
+	}
+	v := w.r.options.Version
+	request, before, err := c.request.encode(v, out.file.Tag())
+	if err != nil {
+		return err
+	}
+	response, length, err := c.response.encode(v, out.file.Tag())
+	if err != nil {
+		return err
+	}
+	offset, total, err := out.file.Append(append(request, response...)...)
+	if err != nil {
+		return err
+	}
+	if total != before+length {
+		panic(fmt.Sprintf("appended %d bytes, not %d", total, before+length))
+	}
+	w.r.counts.written.Add(total)
+	w.dirty += total
+	out.unsynced = append(out.unsynced, c)
+	if c.digest != "" && !c.revisit && w.index != nil {
+		w.remember(c.digest, &recent{Capture: c.asOriginal(out.file.Name(), offset+before, length), file: out.file})
+	}
+	return nil
+}
+
+// output returns the file that the next record of a series goes to. A file
+// that was finished meanwhile is durable.
+func (w *writer) output(series string) (*output, error) {
+	file, err := w.set.Current(series)
+	if err != nil {
+		return nil, err
+	}
+	out := w.series[series]
+	if out == nil || out.file != file {
+		if out != nil {
+			w.settle(out)
+		}
+		out = &output{file: file, durable: file.Size()}
+		w.series[series] = out
+		w.name.Store(file.Name())
+	}
+	return out, nil
+}
+
+// decide makes a capture a revisit when its payload is known by now.
+func (w *writer) decide(c *capture, out *output) error {
+	known := w.recent[c.digest]
+	if c.digest == "" || known == nil || c.revisit {
+		return nil
+	}
+	if known.file != out.file {
+		// A revisit must not outlive its original (DESIGN I4).
+		if err := w.syncFile(known.file); err != nil {
+			return err
+		}
+	}
+	return c.makeRevisit(&known.Capture)
+}
+
+func (w *writer) remember(digest string, original *recent) {
+	w.recent[digest] = original
+	w.recently = append(w.recently, digest)
+	for len(w.recently) > maxRecent {
+		oldest := w.recent[w.recently[0]]
+		if oldest != nil && !oldest.committed.Load() {
+			return
+		}
+		delete(w.recent, w.recently[0])
+		w.recently = w.recently[1:]
+	}
+}
+
+// sync makes everything durable that has been appended.
+func (w *writer) sync() {
+	w.armed = false
+	w.syncAt.Stop()
+	w.dirty = 0
+	for _, out := range w.series {
+		if len(out.unsynced) == 0 {
+			continue
+		}
+		if err := out.file.Sync(); err != nil {
+			w.r.log.Error("cannot make the archive durable: writing the last records to a new file", "file", out.file.Name(), "error", err)
+			if err := w.moveOn(out); err != nil {
+				w.r.fail(err)
+			}
+			continue
+		}
+		w.settle(out)
+	}
+}
+
+func (w *writer) syncFile(f *rotate.File) error {
+	for _, out := range w.series {
+		if out.file == f && len(out.unsynced) > 0 {
+			if err := f.Sync(); err != nil {
+				return err
+			}
+			w.settle(out)
+		}
+	}
+	return nil
+}
+
+// settle notes that all of a file is durable: its originals go to the index,
+// its captures are released.
+func (w *writer) settle(out *output) {
+	var originals []*recent
+	var digests []string
+	for _, c := range out.unsynced {
+		if known := w.recent[c.digest]; known != nil && !c.revisit && c.digest != "" {
+			originals, digests = append(originals, known), append(digests, c.digest)
+		}
+		c.release()
+	}
+	if len(originals) > 0 {
+		w.index.commit(digests, originals)
+	}
+	out.unsynced = nil
+	out.durable = out.file.Size()
+}
+
+// startOver ends a file to which an append failed, and appends the capture to
+// a new one.
+func (w *writer) startOver(c *capture) error {
+	out := w.series[c.x.series]
+	if out == nil {
+		return w.append(c) // there was no file yet: once more
+	}
+	// What was appended before is whole; when it can be made durable only
+	// this capture has to move.
+	if err := out.file.Sync(); err == nil {
+		w.settle(out)
+	}
+	if err := w.moveOn(out); err != nil {
+		return err
+	}
+	return w.append(c)
+}
+
+// moveOn cuts a file back to what is durable and appends the rest to a new
+// one. A capture that cannot be appended is lost.
+func (w *writer) moveOn(out *output) error {
+	moved := out.unsynced
+	out.unsynced = nil
+	for _, c := range moved {
+		if known := w.recent[c.digest]; known != nil && known.file == out.file && !c.revisit {
+			delete(w.recent, c.digest)
+		}
+	}
+	for series, o := range w.series {
+		if o == out {
+			delete(w.series, series)
+		}
+	}
+	err := out.file.SetAside(out.durable)
+	if err != nil {
+		w.r.log.Error("cannot set the file aside", "file", out.file.Name(), "error", err)
+	}
+	for i, c := range moved {
+		if err := w.append(c); err != nil {
+			for _, c := range moved[i:] {
+				w.r.lost(c.x, err)
+				c.release()
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// rotate finishes the current files.
+func (w *writer) rotate() error {
+	w.sync()
+	err := w.set.Finish()
+	w.series = make(map[string]*output)
+	w.name.Store("")
+	return err
+}
+
+// expire finishes the files that are too old.
+func (w *writer) expire(now time.Time) {
+	if w.r.options.MaxAge == 0 {
+		return
+	}
+	w.sync() // what Expire finishes is settled
+	if err := w.set.Expire(now); err != nil {
+		w.r.log.Error("cannot finish a file", "error", err)
+	}
+}
+
+// finish makes everything durable and known.
+func (w *writer) finish() error {
+	w.sync()
+	err := w.set.Close()
+	if w.index != nil {
+		err = errors.Join(err, w.index.close())
+	}
+	return err
+}

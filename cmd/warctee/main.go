@@ -1,0 +1,101 @@
+// Command warctee is a recording HTTP/HTTPS proxy: it writes every exchange
+// that passes through it to WARC files.
+//
+// One file holds one subcommand: record.go. server.go puts the parts together,
+// flags.go reads flags and the environment.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+const version = "0.1.0"
+
+// Exit codes. Errors choose theirs by wrapping one of the two below.
+const (
+	exitOK         = 0
+	exitError      = 1
+	exitUsage      = 2
+	exitIncomplete = 3 // a response that a client was given is truncated in the archive or missing from it
+)
+
+// A usageError is a mistake on the command line.
+type usageError struct{ error }
+
+// errIncomplete ends a recording that could not keep all that it should have.
+var errIncomplete = errors.New("the archive is incomplete: see the log")
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program; the result is the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "warctee: %v\n", err)
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "Run 'warctee --help' or 'warctee COMMAND --help' for the ways to use it.\n")
+		return exitUsage
+	case errors.Is(err, errIncomplete):
+		return exitIncomplete
+	}
+	return exitError
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "warctee",
+		Short: "A recording HTTP/HTTPS proxy for web archiving",
+		Long: `warctee is a recording HTTP/HTTPS proxy: what passes through it is written,
+byte for byte, to WARC files (ISO 28500).`,
+		Version:       fullVersion(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(newRecordCommand())
+	return root
+}
+
+// noArgs is cobra.NoArgs with our exit code.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasSubCommands() {
+		return usageError{fmt.Errorf("there is no command %q", args[0])}
+	}
+	return usageError{fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])}
+}
+
+// fullVersion adds the commit that the program was built from.
+func fullVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return version + " (" + s.Value[:min(12, len(s.Value))] + ")"
+		}
+	}
+	return version
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/warctee/warctee/recorder"
+	"github.com/warctee/warctee/warc"
+)
+
+// recordFlags are the flags of record.
+type recordFlags struct {
+	listen   string
+	dir      string
+	caDir    string
+	prefix   string
+	maxSize  sizeFlag
+	maxAge   time.Duration
+	maxBody  sizeFlag
+	timeout  time.Duration
+	insecure bool
+	digest   *choiceFlag
+	version  *choiceFlag
+	compress *choiceFlag
+	dedup    string
+	inFlight int
+	grace    time.Duration
+	logLevel *choiceFlag
+	warcinfo fieldsFlag
+}
+
+func newRecordCommand() *cobra.Command {
+	f := &recordFlags{}
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Start the recording proxy",
+		Long: `Start the recording proxy. It runs until SIGINT or SIGTERM, then finishes what
+is under way (see --grace; a second signal cuts it) and leaves final files.
+SIGHUP finishes the current file and starts a new one.
+
+Each flag can also be given as an environment variable: --max-size as
+WARCTEE_MAX_SIZE, and so on. Sizes are numbers of bytes, or 1GB, 500MiB.
+
+Exit status: 0 all recorded; 1 an error; 2 wrong usage; 3 something that a
+client was given is truncated in the archive or missing from it.`,
+		Example: `  warctee record
+  warctee record --dir /srv/warcs --prefix MYCRAWL --max-size 5GB --warcinfo 'operator=Jane Doe'`,
+		Args:    noArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	f.register(cmd.Flags())
+	for _, dirs := range []string{"dir", "ca-dir"} {
+		cobra.CheckErr(cmd.MarkFlagDirname(dirs))
+	}
+	f.digest.complete(cmd, "digest")
+	f.version.complete(cmd, "warc-version")
+	f.compress.complete(cmd, "compress")
+	f.logLevel.complete(cmd, "log-level")
+	return cmd
+}
+
+func (f *recordFlags) register(flags *pflag.FlagSet) {
+	f.maxSize, f.maxBody = 1e9, 16<<30
+	f.digest = choice("sha256", "sha1")
+	f.version = choice("1.1", "1.0")
+	f.compress = choice("gzip", "none")
+	f.logLevel = choice("info", "debug", "warn", "error")
+	flags.SortFlags = false
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8000", "`ADDRESS` and port to listen on; port 0 takes a free one")
+	flags.StringVar(&f.dir, "dir", "./warcs", "`DIR` for the WARC files; made when missing")
+	flags.StringVar(&f.caDir, "ca-dir", "", "`DIR` with the certificate authority, made when missing\n(default: warctee in the user's config directory)")
+	flags.StringVar(&f.prefix, "prefix", "warctee", "start of the names of the files")
+	flags.Var(&f.maxSize, "max-size", "size at which a file is finished and a new one started")
+	flags.DurationVar(&f.maxAge, "max-age", 0, "age at which a file is finished, such as 1h (default: any)")
+	flags.Var(&f.maxBody, "max-body", "octets of a body, as on the wire, that are recorded in each\ndirection; the client gets all. 0 means no limit")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "bound on silence of an origin: while connecting, before the\nreply, between parts of the body; never on the whole")
+	flags.BoolVar(&f.insecure, "insecure-upstream", false, "accept invalid certificates of origins")
+	flags.Var(f.digest, "digest", "digest algorithm of the records")
+	flags.Var(f.version, "warc-version", "version of the records")
+	flags.Var(f.compress, "compress", "compression of the files")
+	flags.StringVar(&f.dedup, "dedup", "", "where payloads are remembered, so that repeated ones become\nrevisit records: off, memory: or bolt:PATH\n(default: bolt:DIR/dedup.bolt with the DIR of --dir)")
+	flags.IntVar(&f.inFlight, "max-in-flight", 256, "exchanges under way at once; further ones wait")
+	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time that exchanges under way have to end after SIGTERM")
+	flags.Var(f.logLevel, "log-level", "least level of what is logged")
+	flags.Var(&f.warcinfo, "warcinfo", "further field for the warcinfo records, such as operator,\ndescription, isPartOf or robots; may be repeated")
+}
+
+// check refuses what the parser of the flags could not.
+func (f *recordFlags) check() error {
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen %s: not an address and a port", f.listen)}
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return usageError{fmt.Errorf("--listen %s: only loopback addresses are allowed, since there is no access control yet", f.listen)}
+	}
+	if f.inFlight < 1 || f.maxSize < 1 || f.timeout <= 0 || f.maxAge < 0 || f.grace < 0 {
+		return usageError{fmt.Errorf("--max-in-flight, --max-size and --timeout must be positive, --max-age and --grace not negative")}
+	}
+	if strings.ContainsAny(f.prefix, "/\\") || strings.HasPrefix(f.prefix, ".") || f.prefix == "" {
+		return usageError{fmt.Errorf("--prefix %q: cannot start a file name", f.prefix)}
+	}
+	if kind, path, _ := strings.Cut(f.dedup, ":"); f.dedup != "" && f.dedup != "off" && f.dedup != "memory:" && (kind != "bolt" || path == "") {
+		return usageError{fmt.Errorf("--dedup %s: not one of off, memory: and bolt:PATH", f.dedup)}
+	}
+	return nil
+}
+
+func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error) {
+	digest, err := warc.ParseAlgorithm(f.digest.value)
+	if err != nil {
+		return recorder.Options{}, usageError{err}
+	}
+	o := recorder.Options{
+		Dir:              f.dir,
+		Prefix:           f.prefix,
+		MaxSize:          int64(f.maxSize),
+		MaxAge:           f.maxAge,
+		Version:          warc.Version(f.version.value),
+		Digest:           digest,
+		Plain:            f.compress.value == "none",
+		Software:         "warctee/" + version,
+		Warcinfo:         f.warcinfo,
+		MaxBody:          int64(f.maxBody),
+		MaxInFlight:      f.inFlight,
+		Timeout:          f.timeout,
+		InsecureUpstream: f.insecure,
+		Logger:           log,
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = math.MaxInt64
+	}
+	return o, nil
+}
+
+func (f *recordFlags) defaultCADir() error {
+	if f.caDir != "" {
+		return nil
+	}
+	config, err := os.UserConfigDir()
+	if err != nil {
+		return fmt.Errorf("cannot find the user's config directory (give --ca-dir): %w", err)
+	}
+	f.caDir = filepath.Join(config, "warctee")
+	return nil
+}
+
+func (f *recordFlags) logger(stderr io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel.value)); err != nil {
+		level = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// run records until a signal comes or ctx is done.
+func (f *recordFlags) run(ctx context.Context, stderr io.Writer) error {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	log := f.logger(stderr)
+	s, err := f.start(log)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "warctee: recording http://%s into %s (CA certificate: %s)\n", s.listener.Addr(), f.dir, s.authority.CertPath())
+	for {
+		select {
+		case <-ctx.Done():
+			return f.drain(s, signals, stderr)
+		case err := <-s.failed:
+			log.Error("the proxy has stopped", "error", err)
+			return f.drain(s, signals, stderr)
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				return f.drain(s, signals, stderr)
+			}
+			if err := s.recorder.Rotate(); err != nil {
+				log.Error("cannot finish the current file", "error", err)
+			}
+		}
+	}
+}
+
+// drain stops within the grace time; another signal ends that at once.
+func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), f.grace)
+	defer cancel()
+	if n := s.recorder.Status().InFlight; n > 0 {
+		fmt.Fprintf(stderr, "warctee: stopping: %d exchanges have up to %s to end (a second signal cuts them)\n", n, f.grace)
+	}
+	go func() { // ends with cancel
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case sig := <-signals:
+				if sig != syscall.SIGHUP {
+					cancel()
+				}
+			}
+		}
+	}()
+	err := s.stop(ctx)
+	status := s.recorder.Status()
+	fmt.Fprintln(stderr, summary(status, s.tunnels.Stats().Blind, f.dir))
+	if err == nil && status.Incomplete > 0 {
+		err = fmt.Errorf("%w: %d responses were recorded in part", errIncomplete, status.Incomplete)
+	}
+	return err
+}
+
+// summary tells a person what was done.
+func summary(s recorder.Status, blind int64, dir string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "warctee: %d responses and %d revisits recorded in %s", s.Responses, s.Revisits, dir)
+	fmt.Fprintf(&b, " (%s received, %s written)", humanize.Bytes(uint64(s.Received)), humanize.Bytes(uint64(s.Written)))
+	for _, n := range []struct {
+		count int64
+		what  string
+	}{
+		{s.Truncated, "truncated"},
+		{s.Failures, "requests without a response"},
+		{blind, "tunnels not recorded"},
+		{s.Lost, "RESPONSES LOST"},
+	} {
+		if n.count > 0 {
+			fmt.Fprintf(&b, "; %d %s", n.count, n.what)
+		}
+	}
+	return b.String()
+}

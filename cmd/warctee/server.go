@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/warctee/warctee/certs"
+	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/mitm"
+	"github.com/warctee/warctee/proxy"
+	"github.com/warctee/warctee/recorder"
+)
+
+// A server is the running proxy: the parts of the program, put together.
+type server struct {
+	authority *certs.Authority
+	index     dedup.Index // nil: off
+	recorder  *recorder.Recorder
+	tunnels   *mitm.Interceptor
+	listener  net.Listener
+	http      *http.Server
+	started   time.Time
+	failed    chan error // when the server stops by itself
+}
+
+// start opens everything; what was opened is closed again on an error.
+func (f *recordFlags) start(log *slog.Logger) (_ *server, err error) {
+	if err := errors.Join(f.check(), f.defaultCADir()); err != nil {
+		return nil, err
+	}
+	s := &server{started: time.Now(), failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.authority, err = certs.Open(f.caDir); err != nil {
+		return nil, err
+	}
+	// Before the archive: a second start must not recover what it cannot
+	// serve.
+	if s.listener, err = net.Listen("tcp", f.listen); err != nil {
+		return nil, fmt.Errorf("cannot listen on %s (another address: --listen): %w", f.listen, err)
+	}
+	if err := s.openRecorder(f, log); err != nil {
+		return nil, err
+	}
+	s.serve(f, log)
+	return s, nil
+}
+
+// openRecorder opens index and archive. The archive's directory has to be there
+// for the index.
+func (s *server) openRecorder(f *recordFlags, log *slog.Logger) (err error) {
+	o, err := f.recorderOptions(log)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return err
+	}
+	kind, path, _ := strings.Cut(f.dedup, ":")
+	switch {
+	case f.dedup == "":
+		s.index, err = dedup.OpenBolt(filepath.Join(f.dir, "dedup.bolt"), log)
+	case kind == "bolt":
+		s.index, err = dedup.OpenBolt(path, log)
+	case kind == "memory":
+		s.index = dedup.NewMemory()
+	}
+	if err != nil {
+		return err
+	}
+	o.Index = s.index
+	dialer := &net.Dialer{Control: proxy.RefuseSelf(s.listener.Addr())}
+	o.Dial = dialer.DialContext
+	s.recorder, err = recorder.Open(o)
+	return err
+}
+
+// serve starts the proxy.
+func (s *server) serve(f *recordFlags, log *slog.Logger) {
+	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Logger: log}
+	handler := proxy.New(proxy.Options{
+		Transport: &clientHeads{s.recorder},
+		Intercept: s.tunnels.ServeTunnel,
+		Tunnel: func(ctx context.Context) (string, bool, bool) {
+			t := mitm.TunnelOf(ctx)
+			if t == nil {
+				return "", false, false
+			}
+			return t.Authority, t.TLS, true
+		},
+		Local: proxy.Pages{
+			CACertificate: s.authority.CertPEM(),
+			Status:        func() any { return s.status(f) },
+			Version:       fullVersion(),
+			Dir:           f.dir,
+		}.Handler(),
+		Timeout: f.timeout,
+		Logger:  log,
+	})
+	s.tunnels.Handler = handler
+	s.http = &http.Server{
+		Handler:                      mitm.Handler(handler),
+		ConnContext:                  mitm.ConnContext,
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            10 * time.Second,
+		IdleTimeout:                  2 * time.Minute,
+		TLSNextProto:                 map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	listener := mitm.NewListener(s.listener)
+	go func() { // ended by stop
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- err
+		}
+	}()
+}
+
+// clientHeads lets the recorder have the bytes that the client sent.
+type clientHeads struct{ recorder *recorder.Recorder }
+
+func (t *clientHeads) RoundTrip(r *http.Request) (*http.Response, error) {
+	if head := mitm.RequestOf(r.Context()); head != nil {
+		r = r.WithContext(recorder.WithClientHead(r.Context(), head))
+	}
+	return t.recorder.RoundTrip(r)
+}
+
+// stop lets what is under way end until ctx is done, and closes everything.
+func (s *server) stop(ctx context.Context) error {
+	inner := make(chan struct{})
+	go func() { // ends with ctx at the latest
+		defer close(inner)
+		s.tunnels.Shutdown(ctx) // its error is that of ctx
+	}()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close()
+	}
+	<-inner
+	err := s.recorder.Close(ctx)
+	return errors.Join(err, s.close())
+}
+
+// close closes what is open besides the recorder.
+func (s *server) close() error {
+	var err error
+	if s.listener != nil {
+		s.listener.Close() // stop has closed it already, in most cases
+	}
+	if s.index != nil {
+		err = s.index.Close()
+	}
+	return err
+}
+
+// serverStatus is what /status shows.
+type serverStatus struct {
+	Version      string    `json:"version"`
+	PID          int       `json:"pid"`
+	Listen       string    `json:"listen"`
+	Dir          string    `json:"dir"`
+	File         string    `json:"file"`
+	Started      time.Time `json:"started"`
+	Recording    bool      `json:"recording"`
+	Error        string    `json:"error,omitempty"`
+	Responses    int64     `json:"responses"`
+	Revisits     int64     `json:"revisits"`
+	Truncated    int64     `json:"truncated"`
+	Failures     int64     `json:"failures"`
+	Lost         int64     `json:"lost"`
+	InFlight     int       `json:"in_flight"`
+	Long         int       `json:"long"`
+	Received     int64     `json:"bytes_received"`
+	Written      int64     `json:"bytes_written"`
+	TLSTunnels   int64     `json:"tls_tunnels"`
+	PlainTunnels int64     `json:"plain_tunnels"`
+	NotRecorded  int64     `json:"tunnels_not_recorded"`
+	TLSFailures  int64     `json:"client_tls_failures"`
+}
+
+func (s *server) status(f *recordFlags) serverStatus {
+	r, t := s.recorder.Status(), s.tunnels.Stats()
+	st := serverStatus{
+		Version:      fullVersion(),
+		PID:          os.Getpid(),
+		Listen:       s.listener.Addr().String(),
+		Dir:          f.dir,
+		File:         r.File,
+		Started:      s.started.UTC().Truncate(time.Millisecond),
+		Recording:    r.Unavailable == nil,
+		Responses:    r.Responses,
+		Revisits:     r.Revisits,
+		Truncated:    r.Truncated,
+		Failures:     r.Failures,
+		Lost:         r.Lost,
+		InFlight:     r.InFlight,
+		Long:         r.Long,
+		Received:     r.Received,
+		Written:      r.Written,
+		TLSTunnels:   t.TLS,
+		PlainTunnels: t.Plain,
+		NotRecorded:  t.Blind,
+		TLSFailures:  t.HandshakeFailures,
+	}
+	if r.Unavailable != nil {
+		st.Error = r.Unavailable.Error()
+	}
+	return st
+}

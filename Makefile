@@ -1,0 +1,30 @@
+# make test    everything that has to pass before a commit, in a few minutes
+# make fuzz    each fuzz target for FUZZTIME
+# make build   the program, ./warctee
+
+FUZZTIME ?= 1m
+
+.PHONY: build test check fuzz tools
+
+build:
+	go build -o warctee ./cmd/warctee
+
+test: tools check
+	go test -race ./...
+
+check:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+
+# What the tests need besides Go; installed where it is missing.
+tools:
+	@testdata/tools.sh
+
+fuzz:
+	@set -e; for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done

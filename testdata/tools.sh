@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Installs what the tests need besides Go, where it is missing: a C compiler for
+# the race detector, and Node.js with the npm package warcio, an independent
+# reader of WARC files. Debian's packages are installed with apt-get; as another
+# user than root it says what to install.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+missing=()
+command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
+if [ ${#missing[@]} -gt 0 ]; then
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "make test needs: ${missing[*]}. Please install them." >&2
+		exit 1
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -q
+	apt-get install -qy --no-install-recommends "${missing[@]}"
+fi
+
+if [ ! -d node/node_modules/warcio ]; then
+	(cd node && npm ci --no-audit --no-fund --loglevel=error)
+fi

@@ -227,6 +227,9 @@ func TestLeaf(t *testing.T) {
 		if _, err := c.Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
 			t.Errorf("%s: %v", tt.host, err)
 		}
+		if len(leaf.Certificate) != 2 || !bytes.Equal(leaf.Certificate[1], a.cert.Raw) {
+			t.Errorf("%s: the authority's certificate does not come along", tt.host)
+		}
 		if n := len(c.DNSNames) + len(c.IPAddresses); n != 1 {
 			t.Errorf("%s: %d names", tt.host, n)
 		}

@@ -92,7 +92,10 @@ func (a *Authority) mint(name string, ip net.IP, now time.Time) (*tls.Certificat
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey, Leaf: leaf}, nil
+	// The authority's own certificate comes along, which TLS does not ask for:
+	// Chromium's --ignore-certificate-errors-spki-list looks for its key in
+	// what the server sends.
+	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: a.leafKey, Leaf: leaf}, nil
 }
 
 // parseHost returns the form of host that is in its certificate: an IP address

@@ -86,7 +86,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func (in *Interceptor) handshakeFailed(c *tunnelConn, err error) {
 	in.stats.handshakeFailures.Add(1)
 	log := in.logger().With("authority", c.tunnel.Authority, "error", err)
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" && strings.Contains(err.Error(), "certificate") {
+	if rejected(err) {
 		if n := in.untrusted.count(); n > 0 {
 			log.Warn("a client does not trust our certificate authority; let it trust ca.pem", "times", n)
 		}
@@ -95,6 +95,20 @@ func (in *Interceptor) handshakeFailed(c *tunnelConn, err error) {
 	if n := in.badTLS.count(); n > 0 {
 		log.Warn("the TLS handshake with a client failed", "times", n)
 	}
+}
+
+// rejected reports whether a client ended the handshake because of our
+// certificate.
+func rejected(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case !ok:
+		return false
+	case op.Op == "remote error":
+		return strings.Contains(err.Error(), "certificate")
+	}
+	// In TLS 1.3 OpenSSL sends the alert before it has turned encryption on.
+	return op.Op == "local error" && strings.Contains(err.Error(), "bad record MAC")
 }
 
 // hintEvery is how often the same kind of trouble is logged.

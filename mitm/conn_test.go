@@ -265,8 +265,8 @@ func TestRefusals(t *testing.T) {
 			if resp.Header.Get("X-Content-Type-Options") != "nosniff" || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 				t.Errorf("fields %v", resp.Header)
 			}
-			start := fmt.Sprintf("%d %s: ", tt.status, http.StatusText(tt.status))
-			if !strings.HasPrefix(body, start) || !strings.HasSuffix(body, ".\n") || strings.Count(body, "\n") != 1 || len(body) > 300 {
+			start := fmt.Sprintf("warctee: %d %s: ", tt.status, http.StatusText(tt.status))
+			if !strings.HasPrefix(body, start) || !strings.HasSuffix(body, "\n") || strings.Count(body, "\n") != 1 || len(body) > 300 {
 				t.Errorf("body %q", body)
 			}
 			c.wantEOF()

@@ -110,7 +110,7 @@ func refuse(w http.ResponseWriter, e *http1.Error) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Connection", "close")
 	w.WriteHeader(e.Status)
-	fmt.Fprintf(w, "%d %s: %s.\n", e.Status, http.StatusText(e.Status), e.Reason)
+	fmt.Fprintf(w, "warctee: %d %s: %s\n", e.Status, http.StatusText(e.Status), e.Reason)
 }
 
 // A responseWriter learns of the hijacking of its connection.

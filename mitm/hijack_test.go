@@ -58,13 +58,14 @@ func TestHijack(t *testing.T) {
 					})
 					c := dial(t, addr)
 					c.send(head + early)
+					sent := early
 					if through == "conn" {
 						c.send("later")
-						early += "later"
+						sent += "later"
 					}
 					c.Conn.(*net.TCPConn).CloseWrite()
 					got, _ := io.ReadAll(c.r)
-					if want := fmt.Sprintf("%d %s", len(early), early); string(got) != want {
+					if want := fmt.Sprintf("%d %s", len(sent), sent); string(got) != want {
 						t.Errorf("got %.100q, want %.100q", got, want)
 					}
 				})

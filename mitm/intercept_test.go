@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -329,6 +330,22 @@ func TestHandshakeFailures(t *testing.T) {
 	s := p.log.String()
 	if strings.Count(s, "does not trust our certificate authority") != 1 || strings.Count(s, "\n") != 2 {
 		t.Errorf("logged\n%s", s)
+	}
+}
+
+// TestUntrustingCurl checks how a program with OpenSSL rejects us.
+func TestUntrustingCurl(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not installed")
+	}
+	for _, version := range []string{"1.2", "1.3"} {
+		p := newProxy(t, tell)
+		exec.Command(curl, "-sS", "--max-time", "10", "--tlsv"+version, "--tls-max", version, "-x", "http://"+p.addr, "https://example.org/").Run()
+		until(t, "the failure is logged", func() bool { return strings.Contains(p.log.String(), "\n") })
+		if s := p.log.String(); !strings.Contains(s, "does not trust our certificate authority") {
+			t.Errorf("TLS %s: logged %s", version, s)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ func normalHead(req *http1.Request, target string) []byte {
 			continue
 		}
 		b = append(b, "Host: "...)
-		b = append(b, encode(string(f.Value), isHostByte)...)
+		b = append(b, http1.Escape(string(f.Value), isHostByte)...)
 		b = append(b, "\r\n"...)
 	}
 	return append(b, "\r\n"...)
@@ -105,13 +105,13 @@ func normalTarget(method, target string) (string, *http1.Error) {
 		if end < 0 {
 			end = len(rest)
 		}
-		authority = scheme + "://" + encode(rest[:end], isASCII)
+		authority = scheme + "://" + http1.Escape(rest[:end], isASCII)
 		if strings.ContainsFunc(rest[:end], notInAuthority) {
 			return "", badTarget(target)
 		}
 		target = rest[end:]
 	}
-	target = authority + encode(target, isURIByte)
+	target = authority + http1.EscapeTarget(target)
 	u, err := url.ParseRequestURI(target)
 	switch {
 	case err != nil, u.Opaque != "", target == "*" && method != http.MethodOptions:
@@ -125,7 +125,7 @@ func normalTarget(method, target string) (string, *http1.Error) {
 // connectTarget checks the authority-form (RFC 9112 §3.2.3). Its port must be
 // there and valid (RFC 9110 §9.3.6).
 func connectTarget(target string) (string, *http1.Error) {
-	normal := encode(target, isASCII)
+	normal := http1.Escape(target, isASCII)
 	u, err := url.ParseRequestURI("http://" + normal)
 	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsFunc(target, notInAuthority) || strings.Contains(target, "%") || !isPort(u.Port()) {
 		return "", badTarget(target)
@@ -152,32 +152,6 @@ func badTarget(target string) *http1.Error {
 	}
 }
 
-// encode percent-encodes the octets of s that keep does not want, and percent
-// signs that do not start an encoded octet.
-func encode(s string, keep func(byte) bool) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	done := 0
-	for i := range len(s) {
-		c := s[i]
-		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) || c != '%' && keep(c) {
-			continue
-		}
-		b.WriteString(s[done:i])
-		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-		done = i + 1
-	}
-	if done == 0 {
-		return s
-	}
-	b.WriteString(s[done:])
-	return b.String()
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
 func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
@@ -189,11 +163,6 @@ func notInAuthority(c rune) bool {
 }
 
 func isASCII(c byte) bool { return c < 0x80 }
-
-// isURIByte reports whether c may stand in a path or query (RFC 3986 §3.3, §3.4).
-func isURIByte(c byte) bool {
-	return isAlphanumeric(c) || c != 0 && strings.IndexByte("-._~!$&'()*+,;=:@/?", c) >= 0
-}
 
 // isHostByte reports whether net/http lets c pass in a Host field.
 func isHostByte(c byte) bool {

@@ -45,6 +45,9 @@ type Options struct {
 	// Tunnel tells through which tunnel a request came, and whether it is
 	// encrypted; nil: there are none.
 	Tunnel func(ctx context.Context) (authority string, encrypted, ok bool)
+	// Context, if set, adds to the context of a request what Transport wants
+	// to know.
+	Context func(context.Context) context.Context
 	// Local answers requests to the proxy itself; nil: 404.
 	Local http.Handler
 
@@ -125,7 +128,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, done := p.exchangeContext(r, cw)
 	defer done()
-	p.engine.ServeHTTP(cw, r.WithContext(ctx))
+	// In place: into a copy net/http would not put the trailer of the body.
+	*r = *r.WithContext(ctx)
+	p.engine.ServeHTTP(cw, r)
 }
 
 // direct makes the URL of a request absolute, or refuses the request.
@@ -247,6 +252,9 @@ func (p *proxy) exchangeContext(r *http.Request, w *clientWriter) (context.Conte
 	}
 	if r.ProtoAtLeast(1, 1) && r.Method != http.MethodConnect {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: w.interim})
+	}
+	if p.Context != nil {
+		ctx = p.Context(ctx)
 	}
 	return ctx, done
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/warctee/warctee/http1"
 	"golang.org/x/net/idna"
 )
 
@@ -16,7 +17,7 @@ func targetURI(scheme, authority, target string) string {
 	if target == "*" {
 		target = "" // OPTIONS * asks the server itself (RFC 9112 §3.2.4)
 	}
-	return scheme + "://" + uriAuthority(scheme, authority) + escapeTarget(target)
+	return scheme + "://" + uriAuthority(scheme, authority) + http1.EscapeTarget(target)
 }
 
 // uriAuthority drops the default port and writes the host as A-labels.
@@ -64,38 +65,8 @@ func sameAuthority(scheme, a, b string) bool {
 	return hostA == hostB && portA == portB
 }
 
-// escapeTarget percent-encodes the octets that RFC 3986 §3.3 and §3.4 do not
-// allow in a path and a query. A percent sign that starts no triplet is
-// encoded itself.
-func escapeTarget(target string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	query := false
-	for i := range len(target) {
-		c := target[i]
-		switch {
-		case c == '%' && i+2 < len(target) && isHex(target[i+1]) && isHex(target[i+2]):
-			b.WriteByte(c)
-		case c == '?' && !query:
-			query = true
-			b.WriteByte(c)
-		case isUnreserved(c), strings.IndexByte("!$&'()*+,;=:@/?", c) >= 0:
-			b.WriteByte(c)
-		default:
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
-		}
-	}
-	return b.String()
-}
-
 func isUnreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
 // originForm returns the origin-form of a request target (RFC 9112 §3.2.1)

@@ -91,7 +91,7 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) (err error) {
 func (s *server) serve(f *recordFlags, log *slog.Logger) {
 	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Logger: log}
 	handler := proxy.New(proxy.Options{
-		Transport: &clientHeads{s.recorder},
+		Transport: s.recorder,
 		Intercept: s.tunnels.ServeTunnel,
 		Tunnel: func(ctx context.Context) (string, bool, bool) {
 			t := mitm.TunnelOf(ctx)
@@ -99,6 +99,12 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 				return "", false, false
 			}
 			return t.Authority, t.TLS, true
+		},
+		Context: func(ctx context.Context) context.Context {
+			if head := mitm.RequestOf(ctx); head != nil {
+				return recorder.WithClientHead(ctx, head)
+			}
+			return ctx
 		},
 		Local: proxy.Pages{
 			CACertificate: s.authority.CertPEM(),
@@ -125,16 +131,6 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 			s.failed <- err
 		}
 	}()
-}
-
-// clientHeads lets the recorder have the bytes that the client sent.
-type clientHeads struct{ recorder *recorder.Recorder }
-
-func (t *clientHeads) RoundTrip(r *http.Request) (*http.Response, error) {
-	if head := mitm.RequestOf(r.Context()); head != nil {
-		r = r.WithContext(recorder.WithClientHead(r.Context(), head))
-	}
-	return t.recorder.RoundTrip(r)
 }
 
 // stop lets what is under way end until ctx is done, and closes everything.

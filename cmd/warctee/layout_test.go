@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/warctee/warctee/"
+
+// mayImport says which packages of ours each package may import. Arrows only
+// point down; a new package gets a line here.
+var mayImport = map[string][]string{
+	"http1":         {},
+	"rotate":        {},
+	"dedup":         {},
+	"certs":         {},
+	"warc":          {},
+	"warc/check":    {"warc", "http1"},
+	"warc/warctest": {"warc/check"},
+	"mitm":          {"http1"},
+	"proxy":         {},
+	"recorder":      {"http1", "warc", "dedup", "rotate"},
+	"cmd/warctee":   {"certs", "dedup", "mitm", "proxy", "recorder", "warc"},
+}
+
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Doc", module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; seen++ {
+		var pkg struct {
+			ImportPath, Doc string
+			Imports         []string
+		}
+		if err := d.Decode(&pkg); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(pkg.ImportPath, module)
+		allowed, known := mayImport[name]
+		if !known {
+			t.Errorf("package %s has no line in mayImport", name)
+		}
+		if pkg.Doc == "" {
+			t.Errorf("package %s has no package comment", name)
+		}
+		for _, imported := range pkg.Imports {
+			if ours, ok := strings.CutPrefix(imported, module); ok && !slices.Contains(allowed, ours) {
+				t.Errorf("%s imports %s", name, ours)
+			}
+		}
+	}
+	if seen != len(mayImport) {
+		t.Errorf("go list shows %d packages, mayImport has %d", seen, len(mayImport))
+	}
+}

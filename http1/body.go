@@ -26,6 +26,7 @@ type Framing struct {
 const (
 	maxChunkLine = 16 << 10
 	maxTrailer   = 64 << 10
+	maxStrict    = 4000 // of either in a request: net/http's server takes little more
 )
 
 // parseLength parses 1*DIGIT that fits an int64 (RFC 9110 §8.6).
@@ -134,15 +135,8 @@ func (b *Body) takeLine(p []byte) (n int, err error) {
 	if end < 0 {
 		n = len(p)
 	}
-	limit := maxChunkLine
-	switch b.state {
-	case inDataEnd:
-		limit = len("\r\n")
-	case inTrailer:
-		limit = maxTrailer
-	}
-	if len(b.line)+n > limit {
-		return 0, b.tooLong()
+	if limit := b.limit(); len(b.line)+n > limit {
+		return 0, b.tooLong(limit)
 	}
 	b.line = append(b.line, p[:n]...)
 	if end < 0 {
@@ -151,14 +145,27 @@ func (b *Body) takeLine(p []byte) (n int, err error) {
 	return n, b.endLine()
 }
 
-func (b *Body) tooLong() error {
+// limit bounds b.line.
+func (b *Body) limit() int {
+	switch {
+	case b.state == inDataEnd:
+		return len("\r\n")
+	case b.strict:
+		return maxStrict
+	case b.state == inTrailer:
+		return maxTrailer
+	}
+	return maxChunkLine
+}
+
+func (b *Body) tooLong(limit int) error {
 	switch b.state {
 	case inDataEnd:
 		return refuse(http.StatusBadRequest, "the data of a chunk is longer than its size says")
 	case inTrailer:
-		return refuse(http.StatusBadRequest, "the trailer section of the chunked body has more than %d bytes", maxTrailer)
+		return refuse(http.StatusBadRequest, "the trailer section of the chunked body has more than %d bytes", limit)
 	}
-	return refuse(http.StatusBadRequest, "a chunk size line has more than %d bytes", maxChunkLine)
+	return refuse(http.StatusBadRequest, "a chunk size line has more than %d bytes", limit)
 }
 
 // endLine understands the line that is now whole in b.line.
@@ -171,7 +178,7 @@ func (b *Body) endLine() error {
 	switch b.state {
 	case inDataEnd:
 		if len(text) > 0 {
-			return b.tooLong()
+			return b.tooLong(0)
 		}
 		b.state = inChunkLine
 	case inChunkLine:

@@ -290,10 +290,11 @@ func TestBodyRefuses(t *testing.T) {
 		{"no line end after data", true, "5\r\nhelloX0\r\n\r\n"},
 		{"no line end after data, tolerant", false, "5\r\nhelloX0\r\n\r\n"},
 		{"CR in extension", true, "5;a\rb\r\nhello"},
-		{"long extension", true, "5;" + strings.Repeat("a", maxChunkLine) + "\r\n"},
+		{"long extension", true, "5;" + strings.Repeat("a", maxStrict) + "\r\n"},
 		{"long extension, tolerant", false, "5;" + strings.Repeat("a", maxChunkLine) + "\r\n"},
 		{"bad trailer", true, "0\r\nno colon\r\n\r\n"},
-		{"long trailer", false, "0\r\n" + strings.Repeat("A: b\r\n", maxTrailer/6+1) + "\r\n"},
+		{"long trailer", true, "0\r\n" + strings.Repeat("A: b\r\n", maxStrict/6+1) + "\r\n"},
+		{"long trailer, tolerant", false, "0\r\n" + strings.Repeat("A: b\r\n", maxTrailer/6+1) + "\r\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, n := range []int{1, 2, 3, 7, len(test.raw)} {

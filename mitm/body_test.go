@@ -69,7 +69,7 @@ func TestBadChunks(t *testing.T) {
 		c.want(400, "bad")
 		c.wantEOF()
 		err := <-got
-		if e, ok := errors.AsType[*http1.Error](err); (!ok || e.Status != 400) && len(body) < 4096 {
+		if e, ok := errors.AsType[*http1.Error](err); (!ok || e.Status != 400) {
 			t.Errorf("%.40q: the handler got %v", body, err)
 		}
 		if err == nil {
@@ -81,8 +81,9 @@ func TestBadChunks(t *testing.T) {
 	}
 }
 
-// TestNoSmuggling makes net/http give up on a body that we do not give up on,
-// after the answer has begun: it then takes the rest of the body for a request.
+// TestNoSmuggling: net/http drops a line of a chunk that is longer than its
+// buffer, and once the answer has begun it takes what follows for a request. It
+// does not get that far, because the framing connection takes no such line.
 func TestNoSmuggling(t *testing.T) {
 	served := make(chan string, 9)
 	addr := listen(t, func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +93,6 @@ func TestNoSmuggling(t *testing.T) {
 		rc.Flush()
 	})
 	c := dial(t, addr)
-	// A line of a chunk that is longer than net/http's buffer, which it drops.
 	data := "Host: h\r\n\r\n"
 	line := fmt.Sprintf("%x;", len(data))
 	line += strings.Repeat("x", 4096-len(line)) + "GET /smuggled HTTP/1.1\r\n"
@@ -100,10 +100,6 @@ func TestNoSmuggling(t *testing.T) {
 	resp, _ := c.answer()
 	if resp.StatusCode != 200 {
 		t.Errorf("got %d", resp.StatusCode)
-	}
-	resp, body := c.answer()
-	if resp.StatusCode != 400 || !strings.Contains(body, "not clear where this request begins") {
-		t.Errorf("got %d %q", resp.StatusCode, body)
 	}
 	c.wantEOF()
 	if close(served); len(served) != 1 {

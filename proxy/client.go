@@ -26,6 +26,9 @@ func (w *clientWriter) WriteHeader(code int) {
 		w.streamsEvents.Store(true)
 	}
 	w.ResponseWriter.WriteHeader(code)
+	if w.streamsEvents.Load() {
+		w.Flush() // goproxy writes event streams in a way that hides Flush from the body
+	}
 }
 
 func (w *clientWriter) Write(p []byte) (int, error) {

@@ -277,13 +277,13 @@ func (p *proxy) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response,
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		resp.Header = endToEnd(resp.Header)
-		// What the origin did not send net/http must not add.
-		for _, name := range []string{"Date", "Content-Type"} {
-			if _, ok := resp.Header[name]; !ok {
-				resp.Header[name] = nil
-			}
-		}
 		resp.Body = &clientCopy{resp.Body}
+	}
+	// What the origin did not send net/http must not add.
+	for _, name := range []string{"Date", "Content-Type"} {
+		if _, ok := resp.Header[name]; !ok {
+			resp.Header[name] = nil
+		}
 	}
 	return resp, nil
 }

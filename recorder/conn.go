@@ -239,8 +239,8 @@ func (c *originConn) readReply(a *attempt) (*http1.Response, *Error) {
 		switch {
 		case parseErr != nil:
 			return nil, c.badReply(parseErr)
-		case reply.Status == http.StatusSwitchingProtocols && !a.x.request.webSocket:
-			return nil, c.badReply(errors.New("it switches protocols, which was not asked for"))
+		case reply.Status == http.StatusSwitchingProtocols && !(a.x.request.webSocket && isWebSocket(&reply.Head)):
+			return nil, c.badReply(errors.New("it switches to a protocol that was not asked for"))
 		case reply.Status >= 200 || reply.Status == http.StatusSwitchingProtocols:
 			c.replying(a)
 			return reply, nil

@@ -240,6 +240,7 @@ func (x *exchange) cutLocked(reason string) {
 	if x.conn != nil && x.reason == "" {
 		x.reason = reason
 		x.conn.close()
+		x.received.body.stopPassing()
 	}
 }
 

@@ -279,6 +279,7 @@ func (x *exchange) response(req *http.Request, e event) *http.Response {
 		resp.Header.Del("Content-Length")
 		resp.TransferEncoding = []string{"chunked"}
 		resp.Trailer = announcedTrailer(&reply.Head)
+		resp.Header.Del("Trailer") // as net/http does
 	case http1.UntilClose:
 		resp.Header.Del("Content-Length")
 	case http1.Length:

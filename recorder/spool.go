@@ -31,6 +31,7 @@ type spool struct {
 	ended    bool
 	err      error // how the message ended; nil: whole
 	followed bool  // somebody follows
+	cut      bool  // nobody waits for the follower any more
 }
 
 // newSpool returns an empty spool with one owner. Temporary files are made in
@@ -112,17 +113,25 @@ func (s *spool) spillLocked() error {
 }
 
 // pass hands p to the follower without keeping it, and waits until it is
-// taken. It returns false when nobody follows.
+// taken. It returns false when nobody follows, or the message was cut.
 func (s *spool) pass(p []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.extra = p
 	s.changed.Broadcast()
-	for len(s.extra) > 0 && s.followed {
+	for len(s.extra) > 0 && s.followed && !s.cut {
 		s.changed.Wait()
 	}
 	s.extra = nil
-	return s.followed
+	return s.followed && !s.cut
+}
+
+// stopPassing makes pass return. It may be called at any time.
+func (s *spool) stopPassing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = true
+	s.changed.Broadcast()
 }
 
 // end tells that nothing more comes; err says why, nil that the message is

@@ -3,7 +3,9 @@ package recorder
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -114,9 +116,6 @@ func (w *writer) run() {
 			w.guard(c, func() { w.write(c) })
 			if w.dirty >= w.r.options.SyncBytes {
 				w.sync()
-			} else if w.dirty > 0 && !w.armed {
-				w.armed = true
-				w.syncAt.Reset(w.r.options.SyncInterval)
 			}
 		case <-w.syncAt.C:
 			w.sync()
@@ -124,6 +123,10 @@ func (w *writer) run() {
 			w.expire(now)
 		case c := <-w.calls:
 			c.done <- c.do()
+		}
+		if w.dirty > 0 && !w.armed {
+			w.armed = true
+			w.syncAt.Reset(w.r.options.SyncInterval)
 		}
 	}
 }
@@ -269,7 +272,7 @@ func (w *writer) sync() {
 	w.armed = false
 	w.syncAt.Stop()
 	w.dirty = 0
-	for _, out := range w.series {
+	for _, out := range slices.Collect(maps.Values(w.series)) {
 		if len(out.unsynced) == 0 {
 			continue
 		}
@@ -348,19 +351,30 @@ func (w *writer) moveOn(out *output) error {
 		}
 	}
 	err := out.file.SetAside(out.durable)
+	if errors.Is(err, rotate.ErrLeft) {
+		// They may be found in that file by the next start: appended to
+		// another one they would be there twice.
+		w.loseAll(moved, err)
+		return err
+	}
 	if err != nil {
 		w.r.log.Error("cannot set the file aside", "file", out.file.Name(), "error", err)
 	}
 	for i, c := range moved {
 		if err := w.append(c); err != nil {
-			for _, c := range moved[i:] {
-				w.r.lost(c.x, err)
-				c.release()
-			}
+			w.loseAll(moved[i:], err)
 			return err
 		}
 	}
 	return nil
+}
+
+// loseAll gives up captures that had been appended once.
+func (w *writer) loseAll(captures []*capture, err error) {
+	for _, c := range captures {
+		w.r.lost(c.x, err)
+		c.release()
+	}
 }
 
 // rotate finishes the current files.

@@ -16,6 +16,10 @@ import (
 // knows what is behind its last good byte. It has to be set aside.
 var ErrBroken = errors.New("the file is broken")
 
+// ErrLeft is in the error of [File.SetAside] when the file, with all that was
+// appended to it, keeps its name until the next Open.
+var ErrLeft = errors.New("the file keeps its temporary name")
+
 var errFinished = errors.New("the file is finished")
 
 // A File is being appended to until it is finished or set aside.
@@ -187,12 +191,13 @@ func (f *File) breaks(cause error) error {
 // Sync makes all appends durable. It also finds out whether the file is still
 // there under its name and as long as it should be. An error is final: the
 // file is broken, what lies behind Synced is to be appended to another one.
+// When nothing lies behind Synced there is nothing to do, and no error.
 func (f *File) Sync() error {
-	if f.err != nil {
-		return f.err
-	}
 	if f.size == f.synced {
 		return nil
+	}
+	if f.err != nil {
+		return f.err
 	}
 	err := f.h.Sync()
 	if err == nil {
@@ -231,7 +236,7 @@ func (f *File) finish() error {
 		return f.remove()
 	}
 	if err := f.Sync(); err != nil {
-		return err
+		return err // also of a file that was broken before
 	}
 	if err := f.close(); err != nil {
 		return f.breaks(err) // network file systems report late
@@ -299,6 +304,10 @@ func (f *File) remove() error {
 // whatever good says. A file that cannot be cut back, or of which nothing but
 // the preamble is good, is renamed to NAME.bad-TIME. The error tells that
 // appends before good are not in a file under a final name.
+//
+// With ErrLeft in the error the file could not even be renamed: all that was
+// appended to it may come back when its directory is recovered, so nothing of it
+// may be appended elsewhere. It may be set aside again.
 func (f *File) SetAside(good int64) error {
 	if f.done {
 		return nil
@@ -325,7 +334,14 @@ func (f *File) SetAside(good int64) error {
 		return err
 	}
 	f.close()
-	return f.putAway(good, cause)
+	err := f.putAway(good, cause)
+	if errors.Is(err, ErrLeft) {
+		if f.err == nil {
+			f.breaks(cause)
+		}
+		f.set.files[f.series] = f
+	}
+	return err
 }
 
 // repair cuts the file back and makes that durable, through a new descriptor:
@@ -362,19 +378,23 @@ func (f *File) repair(good int64) error {
 // putAway renames the file to NAME.bad-TIME.
 func (f *File) putAway(good int64, cause error) error {
 	there, err := f.set.fs.Stat(f.path)
-	if err != nil || !os.SameFile(there, f.id) {
-		return errors.Join(cause, err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(there, f.id):
+		f.done = true
+		return errors.Join(cause, err) // it is gone
+	case err != nil:
+		return fmt.Errorf("set %s aside: %w: %w (because: %w)", f.name, ErrLeft, err, cause)
 	}
 	bad := f.path[:len(f.path)-len(openSuffix)] + ".bad-" + time.Now().UTC().Format("20060102150405")
 	path, err := renameFree(f.set.fs, f.path, func(i int) string { return other(bad, i) })
-	if err == nil {
-		err = f.set.fs.SyncDir(f.set.options.Dir)
-	}
 	if err != nil {
-		return fmt.Errorf("set %s aside: %w (because: %w)", f.name, err, cause)
+		return fmt.Errorf("set %s aside: %w: %w (because: %w)", f.name, ErrLeft, err, cause)
 	}
 	f.done = true
 	f.set.log.Error("a file was set aside", "file", filepath.Base(path), "good bytes", max(good, 0), "error", cause)
+	if err := f.set.fs.SyncDir(f.set.options.Dir); err != nil {
+		return fmt.Errorf("make the name of %s durable: %w (set aside because: %w)", path, err, cause)
+	}
 	if good > f.first {
 		return fmt.Errorf("%s was set aside, its first %d bytes are good: %w", path, good, cause)
 	}

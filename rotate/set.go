@@ -105,7 +105,7 @@ func Open(o Options) (*Set, error) {
 		o.Logger = slog.Default()
 	}
 	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("create the directory for the files: %w", err)
+		return nil, fmt.Errorf("create the directory %s: %w", dir, err)
 	}
 	lock, err := lockDir(dir)
 	if err != nil {

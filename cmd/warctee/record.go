@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -186,8 +187,7 @@ func (f *recordFlags) run(ctx context.Context, stderr io.Writer) error {
 		case <-ctx.Done():
 			return f.drain(s, signals, stderr)
 		case err := <-s.failed:
-			log.Error("the proxy has stopped", "error", err)
-			return f.drain(s, signals, stderr)
+			return errors.Join(fmt.Errorf("the proxy has stopped: %w", err), f.drain(s, signals, stderr))
 		case sig := <-signals:
 			if sig != syscall.SIGHUP {
 				return f.drain(s, signals, stderr)

@@ -1,0 +1,194 @@
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/warctee/warctee/dedup"
+)
+
+// Equal payloads that are under way together are all unknown to the index when
+// they look: the writer decides.
+func TestDuplicatesInFlight(t *testing.T) {
+	for _, maxSize := range []int64{1e9, 1} { // all in one file; each in its own
+		t.Run(fmt.Sprint("MaxSize ", maxSize), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 16
+				var looking sync.WaitGroup
+				looking.Add(n)
+				disk := newFaultyFS(nil)
+				index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk, look: func() {
+					looking.Done()
+					looking.Wait() // until all have got their answer: unknown
+				}}
+				r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Index: index, MaxSize: maxSize})
+				var all []<-chan result
+				for i := range n {
+					all = append(all, fetchAside(r, fmt.Sprintf("http://origin/same/%d", i)))
+				}
+				for _, done := range all {
+					if got := <-done; got.err != nil {
+						t.Error(got.err)
+					}
+				}
+				closeForTest(t, r)
+				if s := r.Status(); s.Responses != 1 || s.Revisits != n-1 {
+					t.Errorf("%d responses and %d revisits, want 1 and %d", s.Responses, s.Revisits, n-1)
+				}
+				records := archive(t, r)
+				if a, b := count(records, "response"), count(records, "revisit"); a != 1 || b != n-1 {
+					t.Errorf("%d responses and %d revisits are recorded, want 1 and %d", a, b, n-1)
+				}
+				if len(index.committed) != 1 {
+					t.Errorf("%d captures were committed to the index, want 1", len(index.committed))
+				}
+			})
+		})
+	}
+}
+
+// The index gets to know captures, all of them, and only when they are durable
+// (watchedIndex checks that).
+func TestIndexIsNeverAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newFaultyFS(nil)
+		index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Index: index, MaxSize: 5000, SyncBytes: 3000})
+		const n = 60
+		for i := range n {
+			mustFetch(t, r, fmt.Sprintf("http://origin/%d", i))
+			switch i % 20 {
+			case 10:
+				synctest.Wait()
+			case 15:
+				time.Sleep(time.Second)
+			case 19:
+				if err := r.Rotate(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(index.committed) != n {
+			t.Errorf("a second after the last exchange the index knows %d captures, want %d", len(index.committed), n)
+		}
+		closeForTest(t, r)
+		records := archive(t, r)
+		for _, e := range index.committed {
+			rec := theOne(t, records, "response", e.Capture.TargetURI)
+			if rec.ID != e.Capture.RecordID || rec.Offset != e.Capture.Offset || rec.Length != e.Capture.Length || rec.Date != e.Capture.Date || !strings.HasSuffix(rec.File, "/"+e.Capture.File) {
+				t.Errorf("the index has %+v, the archive %+v", e.Capture, rec)
+			}
+		}
+	})
+}
+
+// An index outlives the recorder: later recordings refer to earlier files as
+// long as they are there.
+func TestDuplicatesOfEarlierFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, index := t.TempDir(), dedup.NewMemory()
+		dial := originHandler(t, echoPath)
+		var r *Recorder
+		for i, want := range []string{"response", "revisit", "response"} {
+			if i == 2 {
+				for _, name := range names(t, dir, "*.warc.gz") {
+					if err := os.Remove(name); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r = openForTest(t, Options{Dir: dir, Dial: dial, Index: index})
+			mustFetch(t, r, fmt.Sprintf("http://origin/same/%d", i))
+			closeForTest(t, r)
+			theOne(t, archive(t, r), want, fmt.Sprintf("http://origin/same/%d", i))
+		}
+	})
+}
+
+// What is not whole, has no payload, or is a part is neither an original nor a
+// revisit.
+func TestNotDuplicable(t *testing.T) {
+	const payload = "the same payload for many"
+	replies := map[string]string{
+		"/partial":   fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Length: %d\r\n\r\n%s", len(payload), payload),
+		"/truncated": fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(payload)+1, payload),
+		"/empty":     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+		"/unchanged": "HTTP/1.1 304 Not Modified\r\nContent-Length: 25\r\n\r\n",
+	}
+	synctest.Test(t, func(t *testing.T) {
+		index := dedup.NewMemory()
+		r := openForTest(t, Options{Index: index, Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
+			reply, ok := replies[req.URL.Path]
+			if !ok {
+				io.WriteString(w, payload)
+				return
+			}
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			io.WriteString(c, reply)
+			c.Close()
+		})})
+		each := func() {
+			for path := range replies {
+				_, err := fetch(r, "GET", "http://origin"+path, "")
+				if (err != nil) != (path == "/truncated") {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+			if _, err := fetch(r, "HEAD", "http://origin/head", ""); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		each() // none may be an original
+		mustFetch(t, r, "http://origin/whole")
+		time.Sleep(time.Second)
+		each() // nor a revisit
+		closeForTest(t, r)
+		if s := r.Status(); s.Revisits != 0 || s.Responses != 2*5+1 {
+			t.Errorf("%d responses and %d revisits, want 11 and 0", s.Responses, s.Revisits)
+		}
+		archive(t, r)
+	})
+}
+
+// An index that fails costs space and nothing else.
+func TestIndexFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), Index: brokenIndex{}})
+		recordAll(t, r, "/1", "/same/2")
+		time.Sleep(time.Second)
+		recordAll(t, r, "/3")
+		if err := r.Err(); err != nil {
+			t.Errorf("recording has stopped: %v", err)
+		}
+		if err := r.Close(t.Context()); !errors.Is(err, errBrokenIndex) {
+			t.Errorf("Close gives %v, want it to say that the index failed", err)
+		}
+		wantCaptured(t, archive(t, r), "/1", "/same/2", "/3")
+	})
+}
+
+var errBrokenIndex = errors.New("the index is broken")
+
+type brokenIndex struct{}
+
+func (brokenIndex) Lookup(string) (dedup.Capture, bool, error) {
+	return dedup.Capture{}, false, errBrokenIndex
+}
+func (brokenIndex) Commit([]dedup.Entry) error { return errBrokenIndex }
+func (brokenIndex) Close() error               { return nil }

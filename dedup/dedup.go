@@ -4,9 +4,9 @@
 // # Which store
 //
 //   - [NewMemory]: one process, forgets at its end. Costs memory for each
-//     payload, without bound: 350 to 500 bytes, depending on the length of the URIs.
+//     payload, without bound: some 350 bytes, more with long URIs.
 //   - [OpenBolt]: one file (bbolt), used by one process at a time, kept over
-//     restarts. About 350 bytes of disk per payload; a commit costs two fsyncs.
+//     restarts. About 500 bytes of disk per payload; a commit costs two fsyncs.
 //     Good for some 20 million payloads.
 //
 // # An index is a cache

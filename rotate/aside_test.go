@@ -10,10 +10,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 )
 
-// broken returns a set with a file of two durable appends and one more, all
-// beyond which is broken by the fault.
+// broken returns a set with a file that has two durable appends and one more,
+// and that a fault has broken. After "truncate" the file has a fourth one, which
+// its owner was told had failed, and a piece behind it.
 func broken(t *testing.T, op string) (*Set, *faultFS, *File) {
 	t.Helper()
 	f := &faultFS{}
@@ -34,17 +36,13 @@ func broken(t *testing.T, op string) (*Set, *faultFS, *File) {
 			t.Fatal(err)
 		}
 	case "truncate":
-		if _, _, err := a.Append(strings.NewReader(frame("4")), panicOrError{}); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), a.Name()) {
+		if _, _, err := a.Append(strings.NewReader(frame("4")+strings.Repeat("x", bufferSize)), iotest.ErrReader(errors.New("trouble"))); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), a.Name()) {
 			t.Fatal(err)
 		}
 	}
 	f.op = ""
 	return s, f, a
 }
-
-type panicOrError struct{}
-
-func (panicOrError) Read([]byte) (int, error) { return 0, errors.New("trouble") }
 
 func wantBroken(t *testing.T, s *Set, a *File) {
 	t.Helper()
@@ -133,7 +131,7 @@ func TestSetAsideAsBad(t *testing.T) {
 			f.op, f.from, f.to, f.count = op, 1, 2, 0 // close: of both descriptors
 			err := a.SetAside(a.Synced())
 			names := bads(t, s.options.Dir)
-			if len(names) != 1 || err == nil || !strings.Contains(err.Error(), names[0]) {
+			if len(names) != 1 || !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), names[0]) {
 				t.Fatalf("%q, %v", names, err)
 			}
 			if !strings.Contains(log.String(), filepath.Base(names[0])) {
@@ -237,8 +235,8 @@ func TestSyncNoticesStrangers(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			} else if err == nil {
-				t.Error("SetAside did not say that the file is gone")
+			} else if !errors.Is(err, ErrLost) {
+				t.Errorf("SetAside of a file that is gone: %v", err)
 			}
 			if name == "replaced" {
 				if read(t, dir, filepath.Base(path)) != strings.Repeat("somebody's", 100) {

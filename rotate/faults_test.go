@@ -27,6 +27,7 @@ func TestStoryWithoutFault(t *testing.T) {
 // TestFaults lets every single call of a story fail in every way, once and
 // from there on.
 func TestFaults(t *testing.T) {
+	t.Parallel() // mostly waits for the disk
 	ways := map[string][]how{
 		"write":    {fails, half, halfQuiet, persisted},
 		"truncate": {fails, persisted}, "sync": {fails, persisted}, "close": {fails},
@@ -70,8 +71,9 @@ func TestFaults(t *testing.T) {
 
 // Two faults: a write or a sync fails, and then the repair does.
 func TestFaultInRepair(t *testing.T) {
+	t.Parallel() // mostly waits for the disk
 	for _, how := range []how{half, persisted, fails} {
-		for nth := 2; nth < 16; nth++ {
+		for nth := 2; nth < 10; nth++ {
 			for _, repair := range []string{"truncate", "open", "fstat", "sync", "rename", "syncdir", "stat", "close", "create"} {
 				dir := t.TempDir()
 				f := &faultFS{op: "write", from: nth, how: how}
@@ -123,6 +125,7 @@ func (a *armedFile) Write(b []byte) (int, error) {
 }
 
 func TestDiskFull(t *testing.T) {
+	t.Parallel() // mostly waits for the disk
 	var total int64
 	for space := int64(0); ; space += 13 {
 		dir := t.TempDir()
@@ -176,6 +179,7 @@ func TestSpaceComesBack(t *testing.T) {
 // TestDeath kills the process, or cuts the power, at every call of a story,
 // and once more at every call of the recovery.
 func TestDeath(t *testing.T) {
+	t.Parallel() // mostly waits for the disk
 	die := func(dir string, at int, torn, power bool, s *story) bool {
 		f := &faultFS{dieAt: at, torn: torn}
 		s.run(storyOptions(dir, f))
@@ -280,6 +284,23 @@ func TestOutOfDescriptors(t *testing.T) {
 	add(t, b, "4")
 	closeSet(t, s)
 	wantArchive(t, o.Dir, map[string][]string{a.Name(): {"1", "2", "3"}, b.Name(): {"4"}})
+}
+
+// A rename that was done although it reports an error is not an error.
+func TestRenameReportsWrongly(t *testing.T) {
+	f := &faultFS{op: "rename", from: 1, to: 1e9, how: persisted}
+	o := testOptions(t.TempDir())
+	o.FS = f
+	s := open(t, o)
+	a := current(t, s, "a")
+	add(t, a, "1")
+	if err := s.Finish(); err != nil {
+		t.Error(err)
+	}
+	b := current(t, s, "a")
+	add(t, b, "2")
+	closeSet(t, s)
+	wantArchive(t, o.Dir, map[string][]string{a.Name(): {"1"}, b.Name(): {"2"}})
 }
 
 // Close tries again what Finish could not do.

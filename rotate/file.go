@@ -20,6 +20,10 @@ var ErrBroken = errors.New("the file is broken")
 // appended to it, keeps its name until the next Open.
 var ErrLeft = errors.New("the file keeps its temporary name")
 
+// ErrLost is in the error of [File.SetAside] when good appends are not under a
+// final name.
+var ErrLost = errors.New("good appends are not under a final name")
+
 var errFinished = errors.New("the file is finished")
 
 // A File is being appended to until it is finished or set aside.
@@ -256,7 +260,7 @@ func (f *File) close() error {
 // rename takes the ".open" off.
 func (f *File) rename() error {
 	if !f.renamed {
-		path, err := renameFree(f.set.fs, f.path, func(i int) string { return f.set.path(other(f.name, i)) })
+		path, err := f.renameTo(f.set.path(f.name))
 		if err != nil {
 			return fmt.Errorf("finish %s, which is whole: %w", f.name, err)
 		}
@@ -271,6 +275,22 @@ func (f *File) rename() error {
 	}
 	f.done = true
 	return nil
+}
+
+// renameTo renames the file to that path or, if it is taken, to another one,
+// and returns it. A network file system may report an error for what was done,
+// because the first answer got lost: the file itself tells.
+func (f *File) renameTo(to string) (path string, err error) {
+	path, err = renameFree(f.set.fs, f.path, func(i int) string { return other(to, i) })
+	if err == nil || path == "" {
+		return path, err
+	}
+	there, thereErr := f.set.fs.Stat(path)
+	_, oldErr := f.set.fs.Stat(f.path)
+	if thereErr == nil && os.SameFile(there, f.id) && errors.Is(oldErr, fs.ErrNotExist) {
+		return path, nil
+	}
+	return path, err
 }
 
 // other returns the i-th name to try, the 0th being the name itself. What
@@ -302,12 +322,13 @@ func (f *File) remove() error {
 // The file is cut back to good, which must be the end of a whole append, and
 // finished under its name. After a failed Sync nothing behind Synced is kept,
 // whatever good says. A file that cannot be cut back, or of which nothing but
-// the preamble is good, is renamed to NAME.bad-TIME. The error tells that
-// appends before good are not in a file under a final name.
+// the preamble is good, is renamed to NAME.bad-TIME.
 //
-// With ErrLeft in the error the file could not even be renamed: all that was
+// With [ErrLost] in the error appends before good are not in a file under a
+// final name. With [ErrLeft] the file could not even be renamed: all that was
 // appended to it may come back when its directory is recovered, so nothing of it
-// may be appended elsewhere. It may be set aside again.
+// may be appended elsewhere; it may be set aside again. With any other error
+// the file is as it should be but for its name, which Finish tries again.
 func (f *File) SetAside(good int64) error {
 	if f.done {
 		return nil
@@ -380,23 +401,27 @@ func (f *File) putAway(good int64, cause error) error {
 	there, err := f.set.fs.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(there, f.id):
-		f.done = true
-		return errors.Join(cause, err) // it is gone
+		f.done = true // it is gone
+		if good > f.first {
+			return fmt.Errorf("set %s aside: %w: %w", f.name, ErrLost, errors.Join(cause, err))
+		}
+		return errors.Join(cause, err)
 	case err != nil:
 		return fmt.Errorf("set %s aside: %w: %w (because: %w)", f.name, ErrLeft, err, cause)
 	}
 	bad := f.path[:len(f.path)-len(openSuffix)] + ".bad-" + time.Now().UTC().Format("20060102150405")
-	path, err := renameFree(f.set.fs, f.path, func(i int) string { return other(bad, i) })
+	path, err := f.renameTo(bad)
 	if err != nil {
 		return fmt.Errorf("set %s aside: %w: %w (because: %w)", f.name, ErrLeft, err, cause)
 	}
 	f.done = true
 	f.set.log.Error("a file was set aside", "file", filepath.Base(path), "good bytes", max(good, 0), "error", cause)
-	if err := f.set.fs.SyncDir(f.set.options.Dir); err != nil {
-		return fmt.Errorf("make the name of %s durable: %w (set aside because: %w)", path, err, cause)
-	}
+	err = f.set.fs.SyncDir(f.set.options.Dir)
 	if good > f.first {
-		return fmt.Errorf("%s was set aside, its first %d bytes are good: %w", path, good, cause)
+		return fmt.Errorf("%s was set aside, its first %d bytes are good: %w: %w", path, good, ErrLost, errors.Join(cause, err))
+	}
+	if err != nil {
+		return fmt.Errorf("make the name of %s durable: %w", path, err)
 	}
 	return nil
 }

@@ -86,7 +86,8 @@ func linkNew(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// renameFree renames to the first of the names that is free, and returns it.
+// renameFree renames to the first of the names that is free. It returns the
+// name, also of an attempt that failed.
 func renameFree(fsys FS, from string, to func(i int) string) (string, error) {
 	for i := range 1000 {
 		name := to(i)

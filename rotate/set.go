@@ -17,7 +17,7 @@ import (
 const (
 	openSuffix = ".open"
 	maxSerial  = 99999
-	bufferSize = 512 << 10 // bytes per write
+	bufferSize = 256 << 10 // bytes per write
 )
 
 // ErrClosed is returned after Close.

@@ -221,4 +221,3 @@ func count(all []string, c string) (n int) {
 	}
 	return n
 }
-

@@ -20,9 +20,9 @@ const sampleSize = 64 << 10
 // minSample is the size from which that is asked at all.
 const minSample = 4 << 10
 
-// incompressible is the estimate below which a block is stored. Package
-// compress calls anything above 0.1 likely to compress.
-const incompressible = 0.05
+// incompressible is the estimate below which a block is stored: package
+// compress calls what is above it likely to compress.
+const incompressible = 0.1
 
 // recordEnd ends every record.
 const recordEnd = "\r\n\r\n"

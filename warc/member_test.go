@@ -181,3 +181,23 @@ func TestMemberStartAllocates(t *testing.T) {
 }
 
 var raceEnabled bool
+
+func TestCompresses(t *testing.T) {
+	head := "HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n" + strings.Repeat("X: y\r\n", 100) + "\r\n"
+	for _, c := range []struct {
+		name  string
+		block []byte
+		want  bool
+	}{
+		{"nothing", nil, true},
+		{"too little to know", noise(minSample - 1), true},
+		{"text", text(sampleSize), true},
+		{"noise", noise(sampleSize), false},
+		{"noise behind a head", append([]byte(head), noise(10_000)...), false},
+		{"text behind a head", append([]byte(head), text(10_000)...), true},
+	} {
+		if got := compresses(c.block); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

@@ -260,12 +260,19 @@ func (r *Reader) nextMember() error {
 }
 
 // moreMembers is called at the end of the input or of a gzip member within a
-// record. It goes to the next member if it may, and else returns io.EOF.
+// record. It goes to the next member if it may, and else returns io.EOF. A
+// member that starts another record is not taken for a part of this one.
 func (r *Reader) moreMembers() error {
 	if r.gz == nil || r.Strict {
 		return io.EOF
 	}
-	return r.nextMember()
+	if err := r.nextMember(); err != nil {
+		return err
+	}
+	if start, _ := r.in.Peek(len("WARC/")); string(start) == "WARC/" {
+		return io.EOF
+	}
+	return nil
 }
 
 // endRecord checks what is behind the block.

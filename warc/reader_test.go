@@ -214,6 +214,7 @@ func TestReaderErrors(t *testing.T) {
 		{"gzip: cut in the gzip head", az + az[:9], RuleMember, len(az)},
 		{"gzip: cut in the middle", az + az[:at], RuleMember, len(az)},
 		{"gzip: cut in the checksum", az + az[:len(az)-1], RuleMember, len(az)},
+		{"gzip: member cut before it was compressed", az + gz(a[:len(a)-6], a), RuleLength, len(az)},
 		{"gzip: wrong checksum", az + az[:len(az)-8] + "0000" + az[len(az)-4:], RuleMember, len(az)},
 		{"gzip: wrong size", az + az[:len(az)-1] + "x" + az, RuleMember, len(az)},
 		{"gzip: garbage at the end", az + "garbage and more", RuleMember, len(az)},
@@ -283,5 +284,59 @@ func TestReaderBigBlock(t *testing.T) {
 	b, err := r.Next()
 	if err != nil || b.Type() != "b" || b.Offset < n {
 		t.Fatal(b, err)
+	}
+}
+
+// TestReaderBigReads reads past the buffers of the Reader.
+func TestReaderBigReads(t *testing.T) {
+	const n = 300_000
+	in := fmt.Sprintf("WARC/1.1\r\nContent-Length: %d\r\n\r\n", n) + string(noise(n))
+	for name, in := range map[string]string{"plain": in, "gzip": gz(in)} {
+		r := NewReader(&hiccup{strings.NewReader(in), len(in), io.EOF})
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+		var all []byte
+		buf := make([]byte, n)
+		for {
+			m, err := r.Read(buf)
+			all = append(all, buf[:m]...)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: after %d octets: %v", name, len(all), err)
+			}
+		}
+		if !bytes.Equal(all, noise(n)) {
+			t.Errorf("%s: other octets", name)
+		}
+	}
+}
+
+// A hiccup gives an error together with octets, once.
+type hiccup struct {
+	io.Reader
+	at  int
+	err error
+}
+
+func (h *hiccup) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if h.at -= n; h.at <= 0 && h.err != nil {
+		err, h.err = h.err, nil
+	}
+	return n, err
+}
+
+func TestReaderHiccup(t *testing.T) {
+	boom := errors.New("boom")
+	in := rec("1.1", "a", strings.Repeat("x", 500_000))
+	r := NewReader(&hiccup{strings.NewReader(in), 200_000, boom})
+	if _, err := r.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, make([]byte, 100_000)); !errors.Is(err, boom) {
+		t.Error(n, err)
 	}
 }

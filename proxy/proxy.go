@@ -121,6 +121,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cw := &clientWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: p.StallTimeout}
+	if r.ContentLength == 0 {
+		r.Body = http.NoBody // over HTTP/2 it is another one
+	}
 	if r.Body != nil && r.Body != http.NoBody {
 		body := &clientBody{ReadCloser: r.Body, control: cw.control, silence: p.Timeout}
 		r.Body = body

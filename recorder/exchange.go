@@ -152,11 +152,11 @@ func (x *exchange) keep(raw, payload []byte) bool {
 // WARC-Truncated will give, where cut tells that it was us; err is what the
 // client gets to know. uploaded tells whether the request was sent whole.
 func (x *exchange) endBody(uploaded bool, reason, cut string, err error) {
-	if cut != "" {
-		reason = cut
+	if cut != "" && (reason == "disconnect" || reason == "time") {
+		reason = cut // the read failed because of it
 	}
 	// The client was given more than is recorded, or would have been.
-	x.incomplete = x.received.truncated != "" || cut == "unspecified"
+	x.incomplete = x.received.truncated != "" || cut == "unspecified" && reason == cut
 	if x.received.truncated == "" {
 		x.received.truncated = reason
 	}

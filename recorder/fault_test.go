@@ -232,7 +232,7 @@ func openFiles(t *testing.T, dir string) []string {
 var sweepPaths = []string{"/1", "/same/2", "/same/3", "/4", "/same/5", "/6", "/same/7"}
 
 // sweep records with these faults and tells what came of it.
-func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faultyFS, trouble error, dir string) {
+func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faultyFS, dir string, trouble error) {
 	disk = newFaultyFS(fail)
 	index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
 	r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Index: index, MaxSize: 3000})
@@ -246,7 +246,7 @@ func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faulty
 		}
 	}
 	trouble = r.Close(t.Context())
-	return disk, trouble, r.options.Dir
+	return disk, r.options.Dir, trouble
 }
 
 // Whichever operation on the file system fails once, nothing is lost and
@@ -255,7 +255,7 @@ func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faulty
 func TestAnyOperationFailsOnce(t *testing.T) {
 	var ops int
 	synctest.Test(t, func(t *testing.T) {
-		disk, trouble, dir := sweep(t, nil)
+		disk, dir, trouble := sweep(t, nil)
 		if trouble != nil {
 			t.Fatal(trouble)
 		}
@@ -267,7 +267,7 @@ func TestAnyOperationFailsOnce(t *testing.T) {
 	for n := range ops {
 		for _, persisted := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				disk, trouble, dir := sweep(t, func(i int, op, _ string) *fault {
+				disk, dir, trouble := sweep(t, func(i int, op, _ string) *fault {
 					if i != n {
 						return nil
 					}
@@ -308,7 +308,7 @@ func TestOperationsFailInARow(t *testing.T) {
 	for n := range ops {
 		for _, row := range []int{2, 3, 5, 1000} {
 			synctest.Test(t, func(t *testing.T) {
-				disk, trouble, dir := sweep(t, func(i int, op, _ string) *fault {
+				disk, dir, trouble := sweep(t, func(i int, op, _ string) *fault {
 					if i < n || i >= n+row {
 						return nil
 					}

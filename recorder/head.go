@@ -62,9 +62,12 @@ func badRequest(format string, args ...any) *Error {
 // fromClientHead keeps order, spelling and bytes of the client's fields.
 func (o *originRequest) fromClientHead(raw *http1.Request) {
 	o.method, o.framing = raw.Method, raw.Framing
+	if o.framing.Kind == http1.Length && o.framing.Length == 0 {
+		o.framing = http1.Framing{} // nothing follows the head
+	}
 	o.target, _ = originForm(raw.Method, raw.Target)
 	o.webSocket = isWebSocket(&raw.Head)
-	o.expects = raw.Minor > 0 && raw.HasToken("Expect", "100-continue") && raw.Framing != (http1.Framing{})
+	o.expects = raw.Minor > 0 && raw.HasToken("Expect", "100-continue") && o.framing.Kind != http1.NoBody
 
 	var head bytes.Buffer
 	head.Grow(len(raw.Raw) + 64)

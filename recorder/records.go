@@ -52,7 +52,7 @@ func (r *Recorder) warcinfo(series, name string) (record []byte, tag string, err
 	digest := r.options.Digest.New()
 	digest.Write(block.Bytes())
 	p := part{length: int64(block.Len())}
-	p.header.Add("WARC-Type", "warcinfo")
+	p.header.Add("WARC-Type", warc.TypeWarcinfo)
 	p.header.Add("WARC-Record-ID", id)
 	p.header.Add("WARC-Date", warc.FormatDate(time.Now(), r.options.Version))
 	p.header.Add("WARC-Filename", name)
@@ -144,7 +144,8 @@ type capture struct {
 	response part
 	digest   string         // of the payload, when it can be or have an original
 	original *dedup.Capture // an older capture of the same payload, known before the writer
-	revisit  bool           // response holds a revisit record
+	revisit  bool           // response holds a revisit record …
+	referred string         // … of an original in this file
 }
 
 // newCapture makes the headers of the records. The request stands first in the
@@ -154,7 +155,7 @@ func (x *exchange) newCapture() *capture {
 	requestID, responseID := warc.NewRecordID(), warc.NewRecordID()
 
 	h := &c.request.header
-	x.startHeader(h, "request", requestID, c.date)
+	x.startHeader(h, warc.TypeRequest, requestID, c.date)
 	h.Add("WARC-Concurrent-To", responseID)
 	x.endHeader(h, x.sent, x.sent.size > 0, "http/1.1")
 	addTruncated(h, x.sent.truncated)
@@ -162,7 +163,7 @@ func (x *exchange) newCapture() *capture {
 	c.request.length = int64(len(x.sent.head)) + x.sent.body.len()
 
 	h = &c.response.header
-	x.startHeader(h, "response", responseID, c.date)
+	x.startHeader(h, warc.TypeResponse, responseID, c.date)
 	h.Add("WARC-Concurrent-To", requestID)
 	payload := x.endHeader(h, x.received, true, "http/1."+strconv.Itoa(x.reply.Minor))
 	addTruncated(h, x.received.truncated)
@@ -219,11 +220,11 @@ func (c *capture) makeRevisit(original *dedup.Capture) error {
 	for _, f := range old {
 		switch f.Name {
 		case "WARC-Type":
-			f.Value = "revisit"
+			f.Value = warc.TypeRevisit
 		case "WARC-Block-Digest":
 			f.Value = r.options.Digest.Format(block.Sum(nil))
 		case "Content-Type":
-			p.header.Add("WARC-Profile", "http://netpreserve.org/warc/"+string(r.options.Version)+"/revisit/identical-payload-digest")
+			p.header.Add("WARC-Profile", r.options.Version.IdenticalPayloadProfile())
 			p.header.Add("WARC-Refers-To", original.RecordID)
 			p.header.Add("WARC-Refers-To-Target-URI", original.TargetURI)
 			p.header.Add("WARC-Refers-To-Date", original.Date)
@@ -231,7 +232,7 @@ func (c *capture) makeRevisit(original *dedup.Capture) error {
 		}
 		p.header.Add(f.Name, f.Value)
 	}
-	c.response, c.revisit = p, true
+	c.response, c.revisit, c.referred = p, true, original.File
 	return c.response.pack(r, head, nil)
 }
 

@@ -150,7 +150,7 @@ func (u *upload) sendBody() error {
 		case whole:
 			return nil
 		case err == io.EOF && chunked:
-			return u.keepWriting(u.lastChunk(), nil, true)
+			return u.keepWriting(u.lastChunk(), 0, 0, true)
 		case err == io.EOF:
 			return u.clientFailed(io.ErrUnexpectedEOF)
 		case err != nil:
@@ -161,16 +161,15 @@ func (u *upload) sendBody() error {
 
 // sendPart writes buf[front:front+n], as a chunk where that is the framing.
 func (u *upload) sendPart(buf []byte, front, n int, chunked, last bool) error {
-	payload := buf[front : front+n]
 	if !chunked {
-		return u.keepWriting(payload, payload, last)
+		return u.keepWriting(buf[front:front+n], 0, n, last)
 	}
 	size := strconv.AppendInt(nil, int64(n), 16)
 	start := front - len(size) - len("\r\n")
 	copy(buf[start:], size)
 	copy(buf[front-2:], "\r\n")
 	copy(buf[front+n:], "\r\n")
-	return u.keepWriting(buf[start:front+n+2], payload, false)
+	return u.keepWriting(buf[start:front+n+2], front-start, front-start+n, false)
 }
 
 // lastChunk is the end of a chunked body, with the trailer that the client
@@ -187,9 +186,9 @@ func (u *upload) lastChunk() []byte {
 	return append(b, "\r\n"...)
 }
 
-// keepWriting writes raw, a piece of the body whose payload is given, and
-// keeps it.
-func (u *upload) keepWriting(raw, payload []byte, last bool) error {
+// keepWriting writes raw, a piece of the body whose payload is raw[from:to],
+// and keeps it.
+func (u *upload) keepWriting(raw []byte, from, to int, last bool) error {
 	// Kept first: once the origin has it the reply can come and end the
 	// exchange. A part that could not be written leaves the record
 	// truncated anyway.
@@ -198,7 +197,10 @@ func (u *upload) keepWriting(raw, payload []byte, last bool) error {
 		u.mu.Unlock()
 		return errUnfollowed
 	}
-	_, err := u.a.x.sent.keep(raw, payload)
+	_, err := u.a.x.sent.keep(raw[:to], raw[from:to])
+	if err == nil {
+		_, err = u.a.x.sent.keep(raw[to:], nil)
+	}
 	u.mu.Unlock()
 	if err != nil {
 		u.a.x.r.spoolFailed(u.a.x, err)

@@ -32,11 +32,16 @@ type writer struct {
 	series   map[string]*output
 	recent   map[string]*recent // by payload digest: originals since the start
 	recently []string           // their digests, the oldest first
+	gone     map[string]bool    // names of files that could not be kept
 	syncAt   *time.Timer
 	armed    bool
 	dirty    int64 // bytes appended since the last sync
 	closeErr error
 }
+
+// errOrphan: a revisit record whose original is in a file that could not be
+// kept; its own payload is no longer there.
+var errOrphan = errors.New("the original that this revisit refers to could not be kept")
 
 type call struct {
 	do   func() error
@@ -66,6 +71,7 @@ func newWriter(r *Recorder, set *rotate.Set) *writer {
 		set:    set,
 		series: make(map[string]*output),
 		recent: make(map[string]*recent),
+		gone:   make(map[string]bool),
 		syncAt: time.NewTimer(time.Hour),
 	}
 	w.syncAt.Stop()
@@ -242,6 +248,9 @@ func (w *writer) output(series string) (*output, error) {
 // decide makes a capture a revisit when its payload is known by now.
 func (w *writer) decide(c *capture, out *output) error {
 	known := w.recent[c.digest]
+	if c.revisit && w.gone[c.referred] {
+		return errOrphan
+	}
 	if c.digest == "" || known == nil || c.revisit {
 		return nil
 	}
@@ -336,37 +345,53 @@ func (w *writer) startOver(c *capture) error {
 }
 
 // moveOn cuts a file back to what is durable and appends the rest to a new
-// one. A capture that cannot be appended is lost.
+// one. Its error means that something is lost.
 func (w *writer) moveOn(out *output) error {
 	moved := out.unsynced
 	out.unsynced = nil
-	for _, c := range moved {
-		if known := w.recent[c.digest]; known != nil && known.file == out.file && !c.revisit {
-			delete(w.recent, c.digest)
-		}
-	}
 	for series, o := range w.series {
 		if o == out {
 			delete(w.series, series)
 		}
 	}
-	err := out.file.SetAside(out.durable)
-	if errors.Is(err, rotate.ErrLeft) {
-		// They may be found in that file by the next start: appended to
-		// another one they would be there twice.
-		w.loseAll(moved, err)
-		return err
+	w.forget(moved, out.file)
+	aside := out.file.SetAside(out.durable)
+	if aside != nil && !errors.Is(aside, rotate.ErrLeft) && !errors.Is(aside, rotate.ErrLost) {
+		w.r.log.Error("cannot give a file its final name yet", "file", out.file.Name(), "error", aside)
+		aside = nil // it is tried again, and Close tells
 	}
-	if err != nil {
-		w.r.log.Error("cannot set the file aside", "file", out.file.Name(), "error", err)
+	if aside != nil {
+		// What was durable in it is not under a final name: nothing may
+		// refer to it, and nothing more is recorded.
+		aside = fmt.Errorf("cannot keep %s: %w", out.file.Name(), aside)
+		w.gone[out.file.Name()] = true
+		maps.DeleteFunc(w.recent, func(_ string, known *recent) bool { return known.file == out.file })
+	}
+	if errors.Is(aside, rotate.ErrLeft) {
+		// What was not durable may be found in it by the next start:
+		// appended to another file it would be there twice.
+		w.loseAll(moved, aside)
+		return aside
 	}
 	for i, c := range moved {
-		if err := w.append(c); err != nil {
+		err := w.append(c)
+		if errors.Is(err, errOrphan) {
+			w.loseAll(moved[i:i+1], err)
+		} else if err != nil {
 			w.loseAll(moved[i:], err)
-			return err
+			return errors.Join(aside, err)
 		}
 	}
-	return nil
+	return aside
+}
+
+// forget drops the originals among captures that are about to leave a file.
+func (w *writer) forget(captures []*capture, file *rotate.File) {
+	for _, c := range captures {
+		if known := w.recent[c.digest]; known != nil && known.file == file && !c.revisit {
+			delete(w.recent, c.digest)
+		}
+	}
 }
 
 // loseAll gives up captures that had been appended once.

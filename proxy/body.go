@@ -32,6 +32,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.whole.Store(true)
+		b.control.SetReadDeadline(time.Time{}) // what comes next is another request
 	}
 	return n, err
 }

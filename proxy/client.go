@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -14,7 +15,10 @@ type clientWriter struct {
 	http.ResponseWriter
 	control       *http.ResponseController
 	stall         time.Duration
+	http2         bool
 	streamsEvents atomic.Bool
+	gone          context.Context    // done when the client has closed its sending side, or all of it
+	giveUp        context.CancelFunc // ends the exchange
 }
 
 // Unwrap is for [http.ResponseController].
@@ -27,19 +31,33 @@ func (w *clientWriter) WriteHeader(code int) {
 	}
 	w.ResponseWriter.WriteHeader(code)
 	if w.streamsEvents.Load() {
+		if w.gone.Err() != nil {
+			w.giveUp()
+		}
 		w.Flush() // goproxy writes event streams in a way that hides Flush from the body
 	}
 }
 
 func (w *clientWriter) Write(p []byte) (int, error) {
-	w.control.SetWriteDeadline(time.Now().Add(w.stall))
+	defer w.limit()()
 	return w.ResponseWriter.Write(p)
+}
+
+// limit bounds a write. Over HTTP/1 the deadline stays, for what net/http
+// writes when the handler has returned; over HTTP/2 it would end the stream also
+// when nothing is being written.
+func (w *clientWriter) limit() (lift func()) {
+	w.control.SetWriteDeadline(time.Now().Add(w.stall))
+	if !w.http2 {
+		return func() {}
+	}
+	return func() { w.control.SetWriteDeadline(time.Time{}) }
 }
 
 // Hijack gives goproxy the connection of a CONNECT or a WebSocket.
 func (w *clientWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.control.Hijack() }
 
 func (w *clientWriter) Flush() {
-	w.control.SetWriteDeadline(time.Now().Add(w.stall))
+	defer w.limit()()
 	w.control.Flush()
 }

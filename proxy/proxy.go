@@ -120,7 +120,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, err)
 		return
 	}
-	cw := &clientWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: p.StallTimeout}
+	cw := &clientWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: p.StallTimeout, http2: r.ProtoMajor == 2}
 	if r.ContentLength == 0 {
 		r.Body = http.NoBody // over HTTP/2 it is another one
 	}
@@ -128,6 +128,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body := &clientBody{ReadCloser: r.Body, control: cw.control, silence: p.Timeout}
 		r.Body = body
 		defer body.handlerDone()
+		// A reply may begin before the request is whole. Over HTTP/2 that
+		// needs no leave, which is the only error.
+		cw.control.EnableFullDuplex()
 	}
 	ctx, done := p.exchangeContext(r, cw)
 	defer done()
@@ -241,11 +244,11 @@ func looksLikeOddIPv4(host string) bool {
 // exchangeContext is what the transport gets to know of the client. Over
 // HTTP/1 a request whose client closed its side is not cancelled: the client
 // may only have nothing more to say. A write that fails tells that it has gone.
-func (p *proxy) exchangeContext(r *http.Request, w *clientWriter) (context.Context, func()) {
-	ctx, done := r.Context(), func() {}
+func (p *proxy) exchangeContext(r *http.Request, w *clientWriter) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	done := cancel
 	if r.ProtoMajor == 1 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
+		ctx, cancel = context.WithCancel(context.WithoutCancel(r.Context()))
 		stop := context.AfterFunc(r.Context(), func() {
 			if w.streamsEvents.Load() {
 				cancel() // nothing may be written for hours
@@ -253,6 +256,7 @@ func (p *proxy) exchangeContext(r *http.Request, w *clientWriter) (context.Conte
 		})
 		done = func() { stop(); cancel() }
 	}
+	w.gone, w.giveUp = r.Context(), cancel
 	if r.ProtoAtLeast(1, 1) && r.Method != http.MethodConnect {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: w.interim})
 	}

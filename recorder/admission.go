@@ -50,6 +50,17 @@ func (r *Recorder) admit(ctx context.Context) error {
 	if r.short.tryTake() {
 		return nil
 	}
+	if err := r.awaitSlot(ctx); err != nil {
+		return err
+	}
+	if err := r.unavailable(); err != nil { // meanwhile
+		r.short.give()
+		return err
+	}
+	return nil
+}
+
+func (r *Recorder) awaitSlot(ctx context.Context) error {
 	wait := time.NewTimer(admissionWait)
 	defer wait.Stop()
 	select {

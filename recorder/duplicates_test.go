@@ -29,7 +29,7 @@ func TestDuplicatesInFlight(t *testing.T) {
 					looking.Done()
 					looking.Wait() // until all have got their answer: unknown
 				}}
-				r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Index: index, MaxSize: maxSize})
+				r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: maxSize})
 				var all []<-chan result
 				for i := range n {
 					all = append(all, fetchAside(r, fmt.Sprintf("http://origin/same/%d", i)))
@@ -61,7 +61,7 @@ func TestIndexIsNeverAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newFaultyFS(nil)
 		index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
-		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Index: index, MaxSize: 5000, SyncBytes: 3000})
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: 5000, SyncBytes: 3000})
 		const n = 60
 		for i := range n {
 			mustFetch(t, r, fmt.Sprintf("http://origin/%d", i))
@@ -107,7 +107,7 @@ func TestDuplicatesOfEarlierFiles(t *testing.T) {
 					}
 				}
 			}
-			r = openForTest(t, Options{Dir: dir, Dial: dial, Index: index})
+			r = openForTest(t, Options{Dir: dir, Dial: dial, OpenIndex: opened(index)})
 			mustFetch(t, r, fmt.Sprintf("http://origin/same/%d", i))
 			closeForTest(t, r)
 			theOne(t, archive(t, r), want, fmt.Sprintf("http://origin/same/%d", i))
@@ -127,7 +127,7 @@ func TestNotDuplicable(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		index := dedup.NewMemory()
-		r := openForTest(t, Options{Index: index, Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
+		r := openForTest(t, Options{OpenIndex: opened(index), Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
 			reply, ok := replies[req.URL.Path]
 			if !ok {
 				io.WriteString(w, payload)
@@ -169,7 +169,7 @@ func TestNotDuplicable(t *testing.T) {
 // An index that fails costs space and nothing else.
 func TestIndexFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := openForTest(t, Options{Dial: originHandler(t, echoPath), Index: brokenIndex{}})
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), OpenIndex: opened(brokenIndex{})})
 		recordAll(t, r, "/1", "/same/2")
 		time.Sleep(time.Second)
 		recordAll(t, r, "/3")

@@ -28,9 +28,10 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 
-	index := dedup.NewMemory()
-	defer index.Close()
-	rec, err := recorder.Open(recorder.Options{Dir: dir, Index: index})
+	rec, err := recorder.Open(recorder.Options{
+		Dir:       dir,
+		OpenIndex: func() (dedup.Index, error) { return dedup.NewMemory(), nil },
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

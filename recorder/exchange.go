@@ -128,6 +128,9 @@ func (x *exchange) beginReply(c *originConn, reply *http1.Response) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.conn = c
+	if x.r.cutting.Err() != nil {
+		x.cutLocked("unspecified") // Recorder.cut came too early for it
+	}
 }
 
 // dropReply undoes beginReply: nobody waits for the reply any more.

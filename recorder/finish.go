@@ -49,10 +49,10 @@ func (x *exchange) pack() (c *capture, err error) {
 // lookUp asks the index for an original that can still be referred to. This is
 // the only place where an exchange waits for the index.
 func (r *Recorder) lookUp(digest string) *dedup.Capture {
-	if digest == "" || r.options.Index == nil {
+	if digest == "" || r.index == nil {
 		return nil
 	}
-	original, ok, err := r.options.Index.Lookup(digest)
+	original, ok, err := r.index.Lookup(digest)
 	if err != nil {
 		r.log.Error("cannot look up a payload in the index: it is stored again", "error", err)
 		return nil

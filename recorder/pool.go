@@ -85,7 +85,10 @@ func (p *pool) get(ctx context.Context, a *attempt) (c *originConn, reused bool,
 	}
 	p.open[c] = struct{}{}
 	p.served.Add(1)
-	go c.serve() // ends when the connection is closed, at the latest by pool.close
+	go func() { // ends when the connection is closed, at the latest by pool.close
+		defer p.served.Done()
+		c.serve()
+	}()
 	return c, false, nil
 }
 
@@ -137,13 +140,12 @@ func (p *pool) removeLocked(c *originConn) {
 	}
 }
 
-// forget is called when the goroutine of a connection ends.
+// forget is called when a connection is closed for good.
 func (p *pool) forget(c *originConn) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.removeLocked(c)
 	delete(p.open, c)
-	p.mu.Unlock()
-	p.served.Done()
 }
 
 // close closes all connections and waits for their goroutines.

@@ -69,10 +69,10 @@ type Options struct {
 	// file: the name and version of the program, and further fields.
 	Software string
 	Warcinfo []warc.Field
-	// Index remembers payloads, so that equal ones become revisit records;
-	// nil means that every response is stored. The recorder does not close
-	// it.
-	Index dedup.Index
+	// OpenIndex opens the index that remembers payloads, so that equal ones
+	// become revisit records; nil means that every response is stored. It is
+	// called when Dir is locked for this process; Close closes the index.
+	OpenIndex func() (dedup.Index, error)
 
 	// MaxBody bounds the octets of a body, as on the wire, that are recorded
 	// in each direction; the rest is passed on. Default 16 GiB.
@@ -159,6 +159,7 @@ type Recorder struct {
 	log     *slog.Logger
 	host    string // in file names and warcinfo
 	pool    *pool
+	index   dedup.Index // nil: none
 	writer  *writer
 	short   *slots // exchanges under way …
 	long    *slots // … for longer than longAfter
@@ -231,6 +232,11 @@ func Open(o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.OpenIndex != nil {
+		if r.index, err = o.OpenIndex(); err != nil {
+			return nil, errors.Join(err, set.Close())
+		}
+	}
 	r.writer = newWriter(r, set)
 	return r, nil
 }
@@ -259,6 +265,9 @@ func (r *Recorder) Close(ctx context.Context) error {
 	}
 	r.pool.close()
 	err := r.writer.close()
+	if r.index != nil {
+		err = errors.Join(err, r.index.Close())
+	}
 	if n := r.counts.lost.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d responses that clients were given could not be recorded", n))
 	}

@@ -177,10 +177,9 @@ func (m *memReader) Read(p []byte) (int, error) {
 
 // A follower reads along.
 type follower struct {
-	s      *spool
-	off    int64
-	buf    []byte // for reading from the file
-	passed bool   // the last view was s.extra: the next call takes it
+	s   *spool
+	off int64
+	buf []byte // for what is not in memory to stay
 }
 
 // follow starts the one follower.
@@ -200,11 +199,6 @@ func (f *follower) next(wait func()) ([]byte, error) {
 	s := f.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.passed {
-		f.passed = false
-		s.extra = nil
-		s.changed.Broadcast()
-	}
 	for first := true; ; first = false {
 		switch {
 		case !s.followed:
@@ -212,8 +206,12 @@ func (f *follower) next(wait func()) ([]byte, error) {
 		case f.off < s.size:
 			return f.viewLocked()
 		case len(s.extra) > 0:
-			f.passed = true
-			return s.extra, nil
+			// A copy: the writer does not wait for what the client does
+			// with it.
+			n := copy(f.buffer(), s.extra)
+			s.extra = s.extra[n:]
+			s.changed.Broadcast()
+			return f.buf[:n], nil
 		case s.ended && s.err != nil:
 			return nil, s.err
 		case s.ended:
@@ -236,15 +234,19 @@ func (f *follower) viewLocked() ([]byte, error) {
 		f.off = s.size
 		return view, nil
 	}
-	if f.buf == nil {
-		f.buf = make([]byte, 64<<10)
-	}
-	n, err := s.file.ReadAt(f.buf[:min(int64(len(f.buf)), s.size-f.off)], f.off)
+	n, err := s.file.ReadAt(f.buffer()[:min(int64(len(f.buf)), s.size-f.off)], f.off)
 	f.off += int64(n)
 	if n > 0 {
 		return f.buf[:n], nil
 	}
 	return nil, err
+}
+
+func (f *follower) buffer() []byte {
+	if f.buf == nil {
+		f.buf = make([]byte, 64<<10)
+	}
+	return f.buf
 }
 
 // stop makes next and pass return. It may be called at any time.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/warc/check"
 	"github.com/warctee/warctee/warc/warctest"
 )
@@ -96,7 +97,8 @@ func testLogger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
-// openForTest opens a recorder with what tests need.
+// openForTest opens a recorder with what tests need. It is closed at the end,
+// if the test has not done so.
 func openForTest(t *testing.T, o Options) *Recorder {
 	t.Helper()
 	if o.Dir == "" {
@@ -109,6 +111,11 @@ func openForTest(t *testing.T, o Options) *Recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // of a test that has given up
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.Close(ctx)
+	})
 	return r
 }
 
@@ -196,3 +203,12 @@ func block(t *testing.T, r *check.Record) string {
 	}
 	return string(b)
 }
+
+// opened gives a recorder an index that the test goes on to use.
+func opened(index dedup.Index) func() (dedup.Index, error) {
+	return func() (dedup.Index, error) { return keptOpen{index}, nil }
+}
+
+type keptOpen struct{ dedup.Index }
+
+func (keptOpen) Close() error { return nil }

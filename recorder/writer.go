@@ -76,8 +76,8 @@ func newWriter(r *Recorder, set *rotate.Set) *writer {
 	}
 	w.syncAt.Stop()
 	w.name.Store("")
-	if r.options.Index != nil {
-		w.index = startCommitter(r.options.Index, r.log)
+	if r.index != nil {
+		w.index = startCommitter(r.index, r.log)
 	}
 	go w.run() // ends when the queue is closed
 	return w

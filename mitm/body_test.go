@@ -69,7 +69,7 @@ func TestBadChunks(t *testing.T) {
 		c.want(400, "bad")
 		c.wantEOF()
 		err := <-got
-		if e, ok := errors.AsType[*http1.Error](err); (!ok || e.Status != 400) {
+		if e, ok := errors.AsType[*http1.Error](err); !ok || e.Status != 400 {
 			t.Errorf("%.40q: the handler got %v", body, err)
 		}
 		if err == nil {

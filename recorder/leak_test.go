@@ -164,7 +164,8 @@ func TestFailuresLeaveNothing(t *testing.T) {
 		}
 		g, d := settle()
 		if g != goroutines {
-			t.Errorf("%d goroutines at first, %d in the end", goroutines, g)
+			stacks := make([]byte, 1<<20)
+			t.Errorf("%d goroutines at first, %d in the end:\n%s", goroutines, g, stacks[:runtime.Stack(stacks, true)])
 		}
 		if d != descriptors {
 			t.Errorf("%d descriptors at first, %d in the end", descriptors, d)

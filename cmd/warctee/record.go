@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -18,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/recorder"
 	"github.com/warctee/warctee/warc"
 )
@@ -145,9 +145,24 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 		Logger:           log,
 	}
 	if o.MaxBody == 0 {
-		o.MaxBody = math.MaxInt64
+		o.MaxBody = recorder.Unlimited
+	}
+	if f.dedup != "off" {
+		o.OpenIndex = func() (dedup.Index, error) { return f.openIndex(log) }
 	}
 	return o, nil
+}
+
+// openIndex opens what --dedup names, which check has looked at.
+func (f *recordFlags) openIndex(log *slog.Logger) (dedup.Index, error) {
+	if f.dedup == "memory:" {
+		return dedup.NewMemory(), nil
+	}
+	path := strings.TrimPrefix(f.dedup, "bolt:")
+	if path == "" {
+		path = filepath.Join(f.dir, "dedup.bolt")
+	}
+	return dedup.OpenBolt(path, log)
 }
 
 func (f *recordFlags) defaultCADir() error {

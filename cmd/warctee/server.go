@@ -9,12 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/warctee/warctee/certs"
-	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/mitm"
 	"github.com/warctee/warctee/proxy"
 	"github.com/warctee/warctee/recorder"
@@ -23,8 +20,8 @@ import (
 // A server is the running proxy: the parts of the program, put together.
 type server struct {
 	authority *certs.Authority
-	index     dedup.Index // nil: off
 	recorder  *recorder.Recorder
+	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	tunnels   *mitm.Interceptor
 	listener  net.Listener
 	http      *http.Server
@@ -32,17 +29,13 @@ type server struct {
 	failed    chan error // when the server stops by itself
 }
 
-// start opens everything; what was opened is closed again on an error.
-func (f *recordFlags) start(log *slog.Logger) (_ *server, err error) {
+// start opens everything.
+func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 	if err := errors.Join(f.check(), f.defaultCADir()); err != nil {
 		return nil, err
 	}
 	s := &server{started: time.Now(), failed: make(chan error, 1)}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
+	var err error
 	if s.authority, err = certs.Open(f.caDir); err != nil {
 		return nil, err
 	}
@@ -52,44 +45,28 @@ func (f *recordFlags) start(log *slog.Logger) (_ *server, err error) {
 		return nil, fmt.Errorf("cannot listen on %s (another address: --listen): %w", f.listen, err)
 	}
 	if err := s.openRecorder(f, log); err != nil {
+		s.listener.Close()
 		return nil, err
 	}
 	s.serve(f, log)
 	return s, nil
 }
 
-// openRecorder opens index and archive. The archive's directory has to be there
-// for the index.
-func (s *server) openRecorder(f *recordFlags, log *slog.Logger) (err error) {
+// openRecorder opens the archive.
+func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 	o, err := f.recorderOptions(log)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.dir, 0o755); err != nil {
-		return err
-	}
-	kind, path, _ := strings.Cut(f.dedup, ":")
-	switch {
-	case f.dedup == "":
-		s.index, err = dedup.OpenBolt(filepath.Join(f.dir, "dedup.bolt"), log)
-	case kind == "bolt":
-		s.index, err = dedup.OpenBolt(path, log)
-	case kind == "memory":
-		s.index = dedup.NewMemory()
-	}
-	if err != nil {
-		return err
-	}
-	o.Index = s.index
 	dialer := &net.Dialer{Control: proxy.RefuseSelf(s.listener.Addr())}
-	o.Dial = dialer.DialContext
+	s.dial, o.Dial = dialer.DialContext, dialer.DialContext
 	s.recorder, err = recorder.Open(o)
 	return err
 }
 
 // serve starts the proxy.
 func (s *server) serve(f *recordFlags, log *slog.Logger) {
-	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Logger: log}
+	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Dial: s.dial, Logger: log}
 	handler := proxy.New(proxy.Options{
 		Transport: s.recorder,
 		Intercept: s.tunnels.ServeTunnel,
@@ -145,18 +122,7 @@ func (s *server) stop(ctx context.Context) error {
 	}
 	<-inner
 	err := s.recorder.Close(ctx)
-	return errors.Join(err, s.close())
-}
-
-// close closes what is open besides the recorder.
-func (s *server) close() error {
-	var err error
-	if s.listener != nil {
-		s.listener.Close() // stop has closed it already, in most cases
-	}
-	if s.index != nil {
-		err = s.index.Close()
-	}
+	s.listener.Close() // in most cases it is closed already
 	return err
 }
 

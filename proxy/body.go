@@ -18,6 +18,7 @@ type clientBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	silence time.Duration
+	begun   atomic.Bool // a Read has returned
 	whole   atomic.Bool
 	closed  atomic.Bool
 }
@@ -30,6 +31,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	}
 	b.control.SetReadDeadline(time.Now().Add(b.silence))
 	n, err := b.ReadCloser.Read(p)
+	b.begun.Store(true)
 	if err == io.EOF {
 		b.whole.Store(true)
 		b.control.SetReadDeadline(time.Time{}) // what comes next is another request

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,9 @@ type clientWriter struct {
 	control       *http.ResponseController
 	stall         time.Duration
 	http2         bool
+	method        string
+	body          *clientBody // nil: none
+	expects       bool        // a 100 (Continue) before it sends the body
 	streamsEvents atomic.Bool
 	gone          context.Context    // done when the client has closed its sending side, or all of it
 	giveUp        context.CancelFunc // ends the exchange
@@ -54,8 +58,42 @@ func (w *clientWriter) limit() (lift func()) {
 	return func() { w.control.SetWriteDeadline(time.Time{}) }
 }
 
+// interim forwards an interim response, such as 103 (Early Hints). net/http
+// itself writes the 100 that a client waits for when the body is read first, in
+// another goroutine; until then nothing else may be written.
+func (w *clientWriter) interim(code int, fields textproto.MIMEHeader) error {
+	if w.expects && !w.body.begun.Load() {
+		return nil
+	}
+	h := w.Header()
+	for name, values := range endToEnd(http.Header(fields)) {
+		h[name] = values
+	}
+	w.WriteHeader(code)
+	clear(h)
+	return nil
+}
+
 // Hijack gives goproxy the connection of a CONNECT or a WebSocket.
-func (w *clientWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.control.Hijack() }
+func (w *clientWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.control.Hijack()
+	if err == nil && w.method != http.MethodConnect {
+		conn = &stallConn{conn, w.stall}
+	}
+	return conn, rw, err
+}
+
+// A stallConn is a hijacked connection whose client may not take nothing for
+// ever.
+type stallConn struct {
+	net.Conn
+	stall time.Duration
+}
+
+func (c *stallConn) Write(p []byte) (int, error) {
+	c.SetWriteDeadline(time.Now().Add(c.stall))
+	return c.Conn.Write(p)
+}
 
 func (w *clientWriter) Flush() {
 	defer w.limit()()

@@ -24,7 +24,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -120,12 +119,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, err)
 		return
 	}
-	cw := &clientWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: p.StallTimeout, http2: r.ProtoMajor == 2}
+	cw := &clientWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: p.StallTimeout, http2: r.ProtoMajor == 2, method: r.Method}
 	if r.ContentLength == 0 {
 		r.Body = http.NoBody // over HTTP/2 it is another one
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		body := &clientBody{ReadCloser: r.Body, control: cw.control, silence: p.Timeout}
+		cw.body = body
+		cw.expects = httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")
 		r.Body = body
 		defer body.handlerDone()
 		// A reply may begin before the request is whole. Over HTTP/2 that
@@ -188,9 +189,15 @@ func checkAbsolute(r *http.Request) *refusal {
 	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
 		return refuse(http.StatusBadRequest, "the scheme %q is neither http nor https", r.URL.Scheme)
 	}
-	if _, err := connectAuthority(withPort(r.URL.Host, "80")); err != nil {
+	authority, err := connectAuthority(withPort(r.URL.Host, "80"))
+	if err != nil {
 		return err
 	}
+	// As A-labels, and with a port only where there was one.
+	if r.URL.Port() == "" {
+		authority = strings.TrimSuffix(authority, ":80")
+	}
+	r.URL.Host = authority
 	return nil
 }
 
@@ -264,17 +271,6 @@ func (p *proxy) exchangeContext(r *http.Request, w *clientWriter) (context.Conte
 		ctx = p.Context(ctx)
 	}
 	return ctx, done
-}
-
-// interim forwards an interim response, such as 103 (Early Hints).
-func (w *clientWriter) interim(code int, fields textproto.MIMEHeader) error {
-	h := w.Header()
-	for name, values := range endToEnd(http.Header(fields)) {
-		h[name] = values
-	}
-	w.WriteHeader(code)
-	clear(h)
-	return nil
 }
 
 func (p *proxy) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {

@@ -73,6 +73,8 @@ func TestWhereRequestsGo(t *testing.T) {
 	}{
 		{"absolute", "", false, "GET", "http://example.org/a?b", "example.org", 200, "http://example.org/a?b", ""},
 		{"absolute https", "", false, "GET", "https://example.org/", "example.org", 200, "https://example.org/", ""},
+		{"absolute, IDN", "", false, "GET", "http://b%C3%BCcher.example/", "bücher.example", 200, "http://xn--bcher-kva.example/", ""},
+		{"absolute, IDN and port", "", false, "GET", "http://b%C3%BCcher.example:81/", "bücher.example", 200, "http://xn--bcher-kva.example:81/", ""},
 		{"another scheme", "", false, "GET", "ftp://example.org/", "example.org", 400, "", "ftp"},
 		{"bad host", "", false, "GET", "http://127.1/", "127.1", 400, "", "127.1"},
 		{"local", "", false, "GET", "/", "127.0.0.1:8000", 299, "", ""},

@@ -67,11 +67,11 @@ func (r *Recorder) awaitSlot(ctx context.Context) error {
 	case <-r.short.free:
 		return nil
 	case <-wait.C:
-		return admissionError(fmt.Errorf("%d exchanges are under way already and none ended within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait))
+		return admissionError("busy", fmt.Errorf("%d exchanges are under way already and none ended within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait))
 	case <-r.closing:
-		return admissionError(errClosed)
+		return admissionError("shutting-down", errClosed)
 	case <-ctx.Done():
-		return &Error{Phase: PhaseClient, Status: http.StatusServiceUnavailable, Err: context.Cause(ctx)}
+		return clientWentAway(ctx)
 	}
 }
 
@@ -79,15 +79,15 @@ func (r *Recorder) awaitSlot(ctx context.Context) error {
 func (r *Recorder) unavailable() error {
 	select {
 	case <-r.closing:
-		return admissionError(errClosed)
+		return admissionError("shutting-down", errClosed)
 	default:
 	}
 	if err := r.Err(); err != nil {
-		return admissionError(fmt.Errorf("recording has stopped: %w", err))
+		return admissionError("stopped", fmt.Errorf("recording has stopped: %w", err))
 	}
 	return nil
 }
 
-func admissionError(err error) *Error {
-	return &Error{Phase: PhaseAdmission, Status: http.StatusServiceUnavailable, Err: err}
+func admissionError(class string, err error) *Error {
+	return &Error{Phase: PhaseAdmission, Class: class, Status: http.StatusServiceUnavailable, Err: err}
 }

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,7 @@ type originConn struct {
 	mu      sync.Mutex
 	attempt *attempt // nil: idle
 	sending bool     // its request has begun
+	awaited bool     // the time for the reply has begun
 	closed  bool
 }
 
@@ -54,7 +56,7 @@ func (c *originConn) assign(a *attempt) bool {
 		return false
 	}
 	c.nc.SetReadDeadline(time.Time{})
-	c.attempt, c.sending = a, false
+	c.attempt, c.sending, c.awaited = a, false, false
 	return true
 }
 
@@ -71,6 +73,7 @@ func (c *originConn) awaitReply(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.attempt == a && !a.replied {
+		c.awaited = true
 		c.nc.SetReadDeadline(time.Now().Add(c.pool.timeout))
 	}
 }
@@ -90,16 +93,17 @@ func (c *originConn) close() {
 	c.nc.Close()
 }
 
-// abort closes so that the origin cannot take what it got for whole.
+// abort closes at once and without the farewell of TLS: the origin cannot take
+// what it got for whole, and cannot answer to it.
 func (c *originConn) abort() {
 	nc := c.nc
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+	if t, ok := nc.(*tls.Conn); ok {
 		nc = t.NetConn()
 	}
 	if t, ok := nc.(*net.TCPConn); ok {
 		t.SetLinger(0) // RST
-		t.Close()
 	}
+	nc.Close()
 	c.close()
 }
 
@@ -127,7 +131,7 @@ func (c *originConn) failAttempt(err error) {
 		return
 	}
 	a.x.r.log.Error("exchange failed", "url", a.x.uri, "error", err)
-	a.deliver(event{err: &Error{Phase: PhaseReply, Status: http.StatusInternalServerError, Err: errors.New("internal error, see the log")}})
+	a.deliver(event{err: &Error{Phase: PhaseReply, Class: "internal", Status: http.StatusInternalServerError, Err: errors.New("internal error, see the log")}})
 	if a.x.received != nil {
 		a.x.endBody(a.upload.stop(), "unspecified", a.x.bodyEnded(), err)
 	}
@@ -144,7 +148,7 @@ func (c *originConn) serveOne() bool {
 		// it will (408). It cannot be used.
 		c.closed = true
 	}
-	sending := c.sending
+	sending, awaited := c.sending, c.awaited
 	c.mu.Unlock()
 	switch {
 	case a == nil:
@@ -154,7 +158,7 @@ func (c *originConn) serveOne() bool {
 		return false
 	case err != nil:
 		e := upstreamError(PhaseReply, c.addr, err)
-		e.stale = !isTimeout(err)
+		e.stale = !isTimeout(err) || !awaited // else the time it may be idle was over
 		a.deliver(event{err: e})
 		return false
 	}
@@ -253,7 +257,7 @@ func (c *originConn) readReply(a *attempt) (*http1.Response, *Error) {
 }
 
 func (c *originConn) badReply(err error) *Error {
-	return &Error{Phase: PhaseReply, Status: http.StatusBadGateway, Err: fmt.Errorf("the reply from %s is not valid HTTP/1.1: %w", c.addr, err)}
+	return &Error{Phase: PhaseReply, Class: "bad-reply", Status: http.StatusBadGateway, Addr: c.addr, Err: fmt.Errorf("the reply from %s is not valid HTTP/1.1: %w", c.addr, err)}
 }
 
 // readHead returns a copy of the next head.

@@ -30,8 +30,10 @@ const (
 // An Error is why an exchange gave no response.
 type Error struct {
 	Phase  Phase
+	Class  string // what kind of error; see docs/failures.md
 	Status int    // what a proxy answers its client: 400, 502, 503, 504 …
 	URL    string // the target
+	Addr   string // host:port of the origin, "" when it was not reached for
 	Err    error
 
 	// stale says that a kept-alive connection turned out to be closed:
@@ -57,38 +59,70 @@ func (e *Error) HTTPStatus() int { return e.Status }
 
 // upstreamError words a failure to get a reply from an origin.
 func upstreamError(phase Phase, addr string, err error) *Error {
-	e := &Error{Phase: phase, Status: http.StatusBadGateway}
+	e := &Error{Phase: phase, Status: http.StatusBadGateway, Addr: addr, Class: upstreamClass(phase, err)}
 	var dns *net.DNSError
-	switch {
-	case errors.As(err, &dns):
+	if errors.As(err, &dns) {
 		e.Phase = PhaseResolve
-		e.Err = fmt.Errorf("cannot find the host %s: %w", dns.Name, errors.New(dnsReason(dns)))
-	case phase == PhaseConnect:
-		e.Err = fmt.Errorf("cannot connect to %s: %w", addr, rootCause(err))
-	case phase == PhaseTLS:
-		e.Err = fmt.Errorf("no TLS connection with %s: %w", addr, tlsReason(err))
-	case errors.Is(err, io.EOF):
-		e.Err = fmt.Errorf("%s closed the connection without a reply", addr)
-	default:
-		e.Err = fmt.Errorf("no reply from %s: %w", addr, rootCause(err))
-	}
-	var policy interface{ HTTPStatus() int }
-	if errors.As(err, &policy) { // a refusal by Options.Dial
-		e.Status, e.Err = policy.HTTPStatus(), fmt.Errorf("cannot connect to %s: %w", addr, policy.(error))
+		e.Err = fmt.Errorf("cannot find the host %s: %s", dns.Name, dnsReason(dns))
+		if dns.IsTimeout {
+			e.Status = http.StatusGatewayTimeout
+		}
 		return e
 	}
-	if isTimeout(err) {
-		e.Status = http.StatusGatewayTimeout
-		switch phase {
-		case PhaseConnect:
-			e.Err = fmt.Errorf("cannot connect to %s: no answer in time", addr)
-		case PhaseTLS:
-			e.Err = fmt.Errorf("no TLS connection with %s: no answer in time", addr)
-		case PhaseReply:
-			e.Err = fmt.Errorf("no reply from %s in time", addr)
-		}
+	var policy interface{ HTTPStatus() int }
+	cause := rootCause(err)
+	switch {
+	case errors.As(err, &policy): // a refusal by Options.Dial
+		e.Status, cause = policy.HTTPStatus(), policy.(error)
+	case isTimeout(err):
+		e.Status, cause = http.StatusGatewayTimeout, errors.New("no answer in time")
+	case phase == PhaseTLS:
+		cause = tlsReason(err)
+	case phase == PhaseReply && errors.Is(err, io.EOF):
+		cause = errors.New("it closed the connection")
+	}
+	switch phase {
+	case PhaseConnect:
+		e.Err = fmt.Errorf("cannot connect to %s: %w", addr, cause)
+	case PhaseTLS:
+		e.Err = fmt.Errorf("no TLS connection with %s: %w", addr, cause)
+	default:
+		e.Err = fmt.Errorf("no reply from %s: %w", addr, cause)
 	}
 	return e
+}
+
+// upstreamClass sorts the errors that are told in docs/failures.md.
+func upstreamClass(phase Phase, err error) string {
+	var (
+		dns    *net.DNSError
+		policy interface{ HTTPStatus() int }
+		verify *tls.CertificateVerificationError
+		header tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "no-such-host"
+	case errors.As(err, &policy):
+		return "policy"
+	case isTimeout(err):
+		return "timeout"
+	case errors.As(err, &dns):
+		return "dns"
+	case errors.As(err, &verify):
+		return "untrusted-certificate"
+	case errors.As(err, &header):
+		return "not-tls"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "unreachable"
+	case phase == PhaseReply && errors.Is(err, io.EOF):
+		return "empty-reply"
+	}
+	return "other"
 }
 
 func isTimeout(err error) bool {

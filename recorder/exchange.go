@@ -221,7 +221,10 @@ func (x *exchange) clientGone() {
 	}
 	x.gone = true
 	rest := int64(-1)
-	if f := x.reply.Framing; f.Kind == http1.Length {
+	switch f := x.reply.Framing; f.Kind {
+	case http1.NoBody:
+		return // it ends by itself
+	case http1.Length:
 		rest = f.Length - x.received.body.len()
 	}
 	if rest < 0 || rest > x.r.options.FinishBytes || x.received.limit < x.reply.Framing.Length {
@@ -242,7 +245,7 @@ func (x *exchange) cut(reason string) {
 func (x *exchange) cutLocked(reason string) {
 	if x.conn != nil && x.reason == "" {
 		x.reason = reason
-		x.conn.close()
+		x.conn.abort() // nothing that comes after the cut counts
 		x.received.body.stopPassing()
 	}
 }

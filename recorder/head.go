@@ -38,7 +38,7 @@ type originRequest struct {
 // only what concerns the hop to the proxy is edited (RFC 9110 §7.6.1,
 // RFC 9112 §3.2).
 func newOriginRequest(req *http.Request) (*originRequest, error) {
-	o := &originRequest{scheme: req.URL.Scheme, authority: req.URL.Host, method: req.Method}
+	o := &originRequest{scheme: req.URL.Scheme, authority: asciiAuthority(req.URL.Host), method: req.Method}
 	if o.method == "" {
 		o.method = http.MethodGet
 	}
@@ -56,7 +56,7 @@ func newOriginRequest(req *http.Request) (*originRequest, error) {
 }
 
 func badRequest(format string, args ...any) *Error {
-	return &Error{Phase: PhaseRequest, Status: http.StatusBadRequest, Err: fmt.Errorf(format, args...)}
+	return &Error{Phase: PhaseRequest, Class: "bad-request", Status: http.StatusBadRequest, Err: fmt.Errorf(format, args...)}
 }
 
 // fromClientHead keeps order, spelling and bytes of the client's fields.
@@ -150,7 +150,7 @@ func (o *originRequest) fromFields(req *http.Request) error {
 	}
 	host := o.authority
 	if req.Host != "" {
-		host = req.Host
+		host = asciiAuthority(req.Host)
 	}
 	if !isMethod(o.method) || !httpguts.ValidHostHeader(host) {
 		return badRequest("the method %q or the host %q is not valid", o.method, host)

@@ -132,6 +132,13 @@ func TestHeadFromFields(t *testing.T) {
 	if string(o.head) != want {
 		t.Errorf("got\n%s\nwant\n%s", o.head, want)
 	}
+	idn, err := http.NewRequest("GET", "http://bücher.example:81/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := newOriginRequest(idn); err != nil || string(o.head) != "GET / HTTP/1.1\r\nHost: xn--bcher-kva.example:81\r\n\r\n" {
+		t.Errorf("U-label: %v, %v", o, err)
+	}
 	for name, change := range map[string]func(*http.Request){
 		"method": func(r *http.Request) { r.Method = "A B" },
 		"name":   func(r *http.Request) { r.Header = http.Header{"A\r\nB": {"c"}} },

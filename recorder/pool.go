@@ -81,7 +81,7 @@ func (p *pool) get(ctx context.Context, a *attempt) (c *originConn, reused bool,
 	defer p.mu.Unlock()
 	if p.closed {
 		c.nc.Close()
-		return nil, false, admissionError(errClosed)
+		return nil, false, admissionError("shutting-down", errClosed)
 	}
 	p.open[c] = struct{}{}
 	p.served.Add(1)

@@ -42,6 +42,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/rotate"
@@ -99,6 +101,15 @@ type Options struct {
 	TLS *tls.Config
 	// InsecureUpstream accepts any certificate of an origin.
 	InsecureUpstream bool
+	// OnFailure is told of each exchange that gives no response, from its
+	// own goroutine.
+	OnFailure func(Failure)
+	// RecordFailures writes a metadata record for each of them, unless no
+	// exchange was admitted at all.
+	RecordFailures bool
+	// Strict leaves out the fields that the standard does not define:
+	// WARC-Protocol and WARC-Cipher-Suite.
+	Strict bool
 	// Logger gets warnings and errors; default [slog.Default].
 	Logger *slog.Logger
 
@@ -131,7 +142,7 @@ func (o *Options) setDefaults() error {
 	if o.Version != warc.V1_1 && o.Version != warc.V1_0 {
 		return fmt.Errorf("recorder: WARC version %q cannot be written; 1.1 and 1.0 can", o.Version)
 	}
-	if strings.ContainsAny(o.Prefix, "/\\\x00") || strings.HasPrefix(o.Prefix, ".") {
+	if !validPrefix(o.Prefix) {
 		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
 	}
 	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, int64(o.MaxInFlight), int64(o.MaxLong)) < 0 {
@@ -141,6 +152,13 @@ func (o *Options) setDefaults() error {
 		return errors.New("recorder: a duration is negative")
 	}
 	return nil
+}
+
+// validPrefix reports whether a file name may start so: it also stands in
+// WARC-Filename.
+func validPrefix(prefix string) bool {
+	return utf8.ValidString(prefix) && !strings.HasPrefix(prefix, ".") && !strings.HasPrefix(prefix, " ") &&
+		!strings.ContainsFunc(prefix, func(c rune) bool { return c == '/' || c == '\\' || unicode.IsControl(c) })
 }
 
 func setDefault[T comparable](p *T, value T) {
@@ -177,16 +195,17 @@ type Recorder struct {
 }
 
 type counts struct {
-	captures, revisits, truncated, incomplete, failures, lost atomic.Int64
-	received, written                                         atomic.Int64
+	captures, revisits, others, truncated, incomplete, failures, lost atomic.Int64
+	received, written                                                 atomic.Int64
 }
 
 // A Status is a snapshot of a recorder's work.
 type Status struct {
 	Responses   int64 // response records written
 	Revisits    int64 // revisit records written
-	Truncated   int64 // of these: with WARC-Truncated, for whatever reason
-	Incomplete  int64 // of these: cut by the recorder, by a limit or for want of time or disk
+	Others      int64 // further records: resource, metadata
+	Truncated   int64 // of the former: with WARC-Truncated, for whatever reason
+	Incomplete  int64 // of the former: cut by the recorder, by a limit or for want of time or disk
 	Failures    int64 // exchanges that gave no response
 	Lost        int64 // exchanges whose client got a response that could not be recorded
 	Received    int64 // octets of responses, heads included
@@ -313,6 +332,7 @@ func (r *Recorder) Status() Status {
 	return Status{
 		Responses:   r.counts.captures.Load(),
 		Revisits:    r.counts.revisits.Load(),
+		Others:      r.counts.others.Load(),
 		Truncated:   r.counts.truncated.Load(),
 		Incomplete:  r.counts.incomplete.Load(),
 		Failures:    r.counts.failures.Load(),
@@ -337,6 +357,18 @@ func (r *Recorder) track(x *exchange) bool {
 	return true
 }
 
+// trackLate is track for what an exchange under way brings about: it is
+// taken while there is one.
+func (r *Recorder) trackLate(x *exchange) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed && len(r.exchanges) == 0 {
+		return false
+	}
+	r.exchanges[x] = struct{}{}
+	return true
+}
+
 func (r *Recorder) untrack(x *exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -349,14 +381,20 @@ func (r *Recorder) untrack(x *exchange) {
 	}
 }
 
-// failed counts and logs an exchange that gave no response.
-func (r *Recorder) failed(e *Error) {
+// failed counts and tells an exchange that gave no response.
+func (r *Recorder) failed(f Failure) {
 	r.counts.failures.Add(1)
 	level := slog.LevelWarn
-	if e.Phase == PhaseClient {
+	if f.Phase == PhaseClient {
 		level = slog.LevelDebug
 	}
-	r.log.Log(context.Background(), level, "no response", "url", e.URL, "phase", string(e.Phase), "error", e.Err)
+	r.log.Log(context.Background(), level, "no response", "url", f.URL, "phase", string(f.Phase), "error", f.Err)
+	if r.options.OnFailure != nil {
+		r.options.OnFailure(f)
+	}
+	if r.options.RecordFailures && f.Phase != PhaseAdmission {
+		r.addRecord(warc.TypeMetadata, Resource{URI: f.URL, ContentType: "application/warc-fields", Date: f.Time, Block: f.fields()})
+	}
 }
 
 // lost counts and logs a response that a client was given and that is not in

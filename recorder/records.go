@@ -44,21 +44,18 @@ func (r *Recorder) warcinfo(series, name string) (record []byte, tag string, err
 		{Name: "format", Value: "WARC File Format " + string(r.options.Version)},
 		{Name: "conformsTo", Value: conformsTo},
 	}
-	var block bytes.Buffer
-	for _, f := range append(fields, r.options.Warcinfo...) {
-		fmt.Fprintf(&block, "%s: %s\r\n", f.Name, f.Value)
-	}
+	block := warcFields(append(fields, r.options.Warcinfo...))
 	id := warc.NewRecordID()
 	digest := r.options.Digest.New()
-	digest.Write(block.Bytes())
-	p := part{length: int64(block.Len())}
+	digest.Write(block)
+	p := part{length: int64(len(block))}
 	p.header.Add("WARC-Type", warc.TypeWarcinfo)
 	p.header.Add("WARC-Record-ID", id)
 	p.header.Add("WARC-Date", warc.FormatDate(time.Now(), r.options.Version))
 	p.header.Add("WARC-Filename", name)
 	p.header.Add("WARC-Block-Digest", r.options.Digest.Format(digest.Sum(nil)))
 	p.header.Add("Content-Type", "application/warc-fields")
-	if err := p.pack(r, block.Bytes(), nil); err != nil {
+	if err := p.pack(r, block, nil); err != nil {
 		return nil, "", err
 	}
 	readers, _, err := p.encode(r.options.Version, "")
@@ -67,6 +64,22 @@ func (r *Recorder) warcinfo(series, name string) (record []byte, tag string, err
 	}
 	record, err = io.ReadAll(io.MultiReader(readers...))
 	return record, id, err
+}
+
+// warcFields is a block of application/warc-fields. Line ends in a value would
+// make another field of its rest.
+func warcFields(fields []warc.Field) []byte {
+	var block []byte
+	for _, f := range fields {
+		value := strings.Map(func(c rune) rune {
+			if isForbidden(c) {
+				return ' '
+			}
+			return c
+		}, f.Value)
+		block = fmt.Appendf(block, "%s: %s\r\n", f.Name, value)
+	}
+	return block
 }
 
 // A part is a record whose header lacks only what depends on its file.
@@ -140,6 +153,7 @@ func (p *part) encode(v warc.Version, warcinfoID string) (pieces []io.Reader, si
 type capture struct {
 	x        *exchange
 	date     string
+	single   bool // no exchange: response is a record that stands for itself
 	request  part
 	response part
 	digest   string         // of the payload, when it can be or have an original
@@ -193,6 +207,9 @@ func (x *exchange) endHeader(h *warc.Header, m *message, hasPayload bool, http s
 	if hasPayload {
 		payload = algorithm.Format(m.payload.Sum(nil))
 		h.Add("WARC-Payload-Digest", payload)
+	}
+	if x.r.options.Strict {
+		return payload
 	}
 	h.Add("WARC-Protocol", http)
 	if x.spoken.tls != "" {

@@ -25,28 +25,28 @@ const maxAttempts = 3
 // The response streams as it arrives; the exchange is recorded when it has
 // ended, which may be after the body was closed.
 func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	start := time.Now()
 	x, err := r.begin(req)
 	if err == nil {
 		var resp *http.Response
 		if resp, err = x.roundTrip(req); err == nil {
 			return resp, nil
 		}
-		x.abandon()
+		defer x.abandon()
 	}
 	if req.Body != nil {
 		req.Body.Close()
 	}
 	var e *Error
 	if !errors.As(err, &e) {
-		e = &Error{Phase: PhaseRequest, Status: http.StatusInternalServerError, Err: err}
+		e = &Error{Phase: PhaseRequest, Class: "internal", Status: http.StatusInternalServerError, Err: err}
 	}
-	if e.URL == "" && req.URL != nil {
+	if x != nil {
+		e.URL = x.uri
+	} else if req.URL != nil {
 		e.URL = req.URL.Redacted()
-		if x != nil {
-			e.URL = x.uri
-		}
 	}
-	r.failed(e)
+	r.failed(Failure{Time: start, Method: req.Method, URL: e.URL, Phase: e.Phase, Class: e.Class, Addr: e.Addr, Err: e.Err})
 	return nil, e
 }
 
@@ -71,7 +71,7 @@ func (r *Recorder) begin(req *http.Request) (*exchange, error) {
 	}
 	if !r.track(x) {
 		x.freeSlot()
-		return nil, admissionError(errClosed)
+		return nil, admissionError("shutting-down", errClosed)
 	}
 	return x, nil
 }
@@ -191,7 +191,7 @@ func (a *attempt) run() (event, error) {
 		case <-ctx.Done():
 			return event{}, a.fail(a.clientError(context.Cause(ctx)))
 		case <-x.r.cutting.Done():
-			return event{}, a.fail(admissionError(errClosed))
+			return event{}, a.fail(admissionError("shutting-down", errClosed))
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (r *Recorder) connection(ctx context.Context, a *attempt) (*originConn, boo
 // errUnsent says that a kept-alive connection was closed before anything was
 // sent on it.
 func errUnsent() *Error {
-	return &Error{Phase: PhaseReply, Status: http.StatusBadGateway, Err: errors.New("the origin closed its connection again and again"), stale: true, unsent: true}
+	return &Error{Phase: PhaseReply, Class: "reset", Status: http.StatusBadGateway, Err: errors.New("the origin closed its connection again and again"), stale: true, unsent: true}
 }
 
 // clientError tells an error that comes from the client's going away from
@@ -216,7 +216,11 @@ func (a *attempt) clientError(err error) error {
 	if a.req.Context().Err() == nil {
 		return err
 	}
-	return &Error{Phase: PhaseClient, Status: http.StatusServiceUnavailable, Err: errors.New("the client went away before there was a reply")}
+	return clientWentAway(a.req.Context())
+}
+
+func clientWentAway(ctx context.Context) *Error {
+	return &Error{Phase: PhaseClient, Class: "client-gone", Status: http.StatusServiceUnavailable, Err: fmt.Errorf("the client went away before there was a reply: %w", context.Cause(ctx))}
 }
 
 // fail ends the attempt so that the origin cannot take a part of the request

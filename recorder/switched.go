@@ -1,7 +1,6 @@
 package recorder
 
 import (
-	"net/http"
 	"sync"
 	"time"
 
@@ -22,7 +21,7 @@ type switched struct {
 func (c *originConn) switchProtocols(a *attempt, reply *http1.Response) bool {
 	x := a.x
 	if !x.r.long.tryTake() {
-		a.deliver(event{err: &Error{Phase: PhaseAdmission, Status: http.StatusServiceUnavailable, Err: errTooManyLong}})
+		a.deliver(event{err: admissionError("busy", errTooManyLong)})
 		return false
 	}
 	x.beginReply(c, reply)

@@ -228,13 +228,13 @@ func (u *upload) write(p []byte) error {
 
 // clientFailed ends an upload that the client did not finish.
 func (u *upload) clientFailed(err error) error {
-	e := &Error{Phase: PhaseClient, Status: http.StatusBadRequest, Err: fmt.Errorf("the request body broke off: %w", err)}
+	e := &Error{Phase: PhaseClient, Class: "upload-broke-off", Status: http.StatusBadRequest, Err: fmt.Errorf("the request body broke off: %w", err)}
 	var refused *http1.Error
 	switch {
 	case errors.As(err, &refused):
-		e.Status, e.Err = refused.Status, fmt.Errorf("the request body is not valid: %w", refused)
+		e.Class, e.Status, e.Err = "bad-request", refused.Status, fmt.Errorf("the request body is not valid: %w", refused)
 	case isTimeout(err):
-		e.Status, e.Err = http.StatusRequestTimeout, errors.New("the client stopped sending in the middle of the request body")
+		e.Class, e.Status, e.Err = "timeout", http.StatusRequestTimeout, errors.New("the client stopped sending in the middle of the request body")
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -51,6 +51,23 @@ func splitAuthority(scheme, authority string) (host, port string) {
 	return strings.ToLower(host), port
 }
 
+// asciiAuthority writes the host of an authority as A-labels (RFC 5890); one
+// that needs none stays as it is.
+func asciiAuthority(authority string) string {
+	if !strings.ContainsFunc(authority, func(c rune) bool { return c >= 0x80 }) {
+		return authority
+	}
+	host, port, ok := strings.Cut(authority, ":")
+	ascii, err := idna.Lookup.ToASCII(host)
+	if err != nil {
+		return authority // which is refused
+	}
+	if ok {
+		return ascii + ":" + port
+	}
+	return ascii
+}
+
 func defaultPort(scheme string) string {
 	if scheme == "https" {
 		return "443"

@@ -3,6 +3,7 @@ package recorder
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -179,6 +180,10 @@ func (w *writer) lose(c *capture, err error) {
 
 func (w *writer) count(c *capture) {
 	counts := &w.r.counts
+	if c.single {
+		counts.others.Add(1)
+		return
+	}
 	if c.revisit {
 		counts.revisits.Add(1)
 	} else {
@@ -201,16 +206,19 @@ func (w *writer) append(c *capture) error {
 	if err := w.decide(c, out); err != nil {
 		return err
 	}
-	v := w.r.options.Version
-	request, before, err := c.request.encode(v, out.file.Tag())
+	v, tag := w.r.options.Version, out.file.Tag()
+	var pieces []io.Reader
+	before := int64(0)
+	if !c.single {
+		if pieces, before, err = c.request.encode(v, tag); err != nil {
+			return err
+		}
+	}
+	response, length, err := c.response.encode(v, tag)
 	if err != nil {
 		return err
 	}
-	response, length, err := c.response.encode(v, out.file.Tag())
-	if err != nil {
-		return err
-	}
-	offset, total, err := out.file.Append(append(request, response...)...)
+	offset, total, err := out.file.Append(append(pieces, response...)...)
 	if err != nil {
 		return err
 	}
@@ -402,12 +410,13 @@ func (w *writer) loseAll(captures []*capture, err error) {
 	}
 }
 
-// rotate finishes the current files.
+// rotate finishes the current files. One that cannot be finished stays current.
 func (w *writer) rotate() error {
 	w.sync()
 	err := w.set.Finish()
-	w.series = make(map[string]*output)
-	w.name.Store("")
+	if err == nil {
+		w.name.Store("")
+	}
 	return err
 }
 

@@ -226,7 +226,7 @@ func TestHTTP2(t *testing.T) {
 		o.request()
 		o.Close()
 		got := <-result
-		if got.err != nil || got.status != 502 || !strings.Contains(got.body, "without a reply") {
+		if got.err != nil || got.status != 502 || !strings.Contains(got.body, "closed the connection") {
 			x.Errorf("the client got status %d, body %q, error %v", got.status, got.body, got.err)
 		}
 		r := x.request("GET", "/", nil)

@@ -101,7 +101,7 @@ func TestWebSocket(t *testing.T) {
 			o := x.origin.next()
 			o.request()
 			o.Close()
-			x.refused(c.reply("GET"), 502, "without a reply")
+			x.refused(c.reply("GET"), 502, "closed the connection")
 			x.fine("/next")
 		})
 	})

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -76,7 +77,7 @@ type fieldsFlag []warc.Field
 
 func (f *fieldsFlag) Set(text string) error {
 	name, value, ok := strings.Cut(text, "=")
-	if !ok || name == "" || strings.ContainsFunc(name+value, isControl) || strings.ContainsAny(name, ": \t") {
+	if !ok || name == "" || !utf8.ValidString(text) || strings.ContainsFunc(name+value, isControl) || strings.ContainsAny(name, ": \t") {
 		return fmt.Errorf("%q is not a field of the form operator=Jane Doe", text)
 	}
 	*f = append(*f, warc.Field{Name: name, Value: value})

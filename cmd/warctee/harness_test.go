@@ -107,12 +107,6 @@ func newScene(t *testing.T, https bool, flags func(f *recordFlags)) *scene {
 	return x
 }
 
-// known skips a test that shows a bug which is known.
-func known(t *testing.T, bug string) {
-	t.Helper()
-	t.Skip("known: " + bug)
-}
-
 // start starts the proxy, also again after stop.
 func (x *scene) start() {
 	x.Helper()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ func (f *recordFlags) check() error {
 	if f.inFlight < 1 || f.maxSize < 1 || f.timeout <= 0 || f.maxAge < 0 || f.grace < 0 {
 		return usageError{fmt.Errorf("--max-in-flight, --max-size and --timeout must be positive, --max-age and --grace not negative")}
 	}
-	if strings.ContainsAny(f.prefix, "/\\") || strings.HasPrefix(f.prefix, ".") || f.prefix == "" {
+	if strings.ContainsAny(f.prefix, "/\\") || strings.HasPrefix(f.prefix, ".") || f.prefix == "" || !utf8.ValidString(f.prefix) || strings.ContainsFunc(f.prefix, isControl) {
 		return usageError{fmt.Errorf("--prefix %q: cannot start a file name", f.prefix)}
 	}
 	if kind, path, _ := strings.Cut(f.dedup, ":"); f.dedup != "" && f.dedup != "off" && f.dedup != "memory:" && (kind != "bolt" || path == "") {
@@ -236,8 +237,8 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 	err := s.stop(ctx)
 	status := s.recorder.Status()
 	fmt.Fprintln(stderr, summary(status, s.tunnels.Stats().Blind, f.dir))
-	if err == nil && status.Incomplete > 0 {
-		err = fmt.Errorf("%w: %d responses were recorded in part", errIncomplete, status.Incomplete)
+	if status.Incomplete > 0 || status.Lost > 0 {
+		err = errors.Join(fmt.Errorf("%w: %d responses were recorded in part, %d not at all", errIncomplete, status.Incomplete, status.Lost), err)
 	}
 	return err
 }

@@ -180,6 +180,9 @@ func (x *exchange) newCapture() *capture {
 	x.startHeader(h, warc.TypeResponse, responseID, c.date)
 	h.Add("WARC-Concurrent-To", requestID)
 	payload := x.endHeader(h, x.received, true, "http/1."+strconv.Itoa(x.reply.Minor))
+	if mediaType := x.identify(); mediaType != "" {
+		h.Add("WARC-Identified-Payload-Type", mediaType)
+	}
 	addTruncated(h, x.received.truncated)
 	h.Add("Content-Type", "application/http; msgtype=response")
 	c.response.length = int64(len(x.received.head)) + x.received.body.len()

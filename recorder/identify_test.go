@@ -1,0 +1,107 @@
+package recorder
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
+	"github.com/warctee/warctee/http1"
+)
+
+const page = "<!DOCTYPE html><html><head><title>x</title></head><body>some text</body></html>"
+
+func pack(t *testing.T, make func(io.Writer) io.WriteCloser, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := make(&b)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func gzipped(w io.Writer) io.WriteCloser   { return gzip.NewWriter(w) }
+func zlibbed(w io.Writer) io.WriteCloser   { return zlib.NewWriter(w) }
+func brotlied(w io.Writer) io.WriteCloser  { return brotli.NewWriter(w) }
+func deflated(w io.Writer) io.WriteCloser  { f, _ := flate.NewWriter(w, 5); return f }
+func zstandard(w io.Writer) io.WriteCloser { z, _ := zstd.NewWriter(w); return z }
+func chunked(s string) string {
+	return fmt.Sprintf("3\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n", s[:3], len(s)-3, s[3:])
+}
+func repeat(f func(string) string, n int, s string) string {
+	for range n {
+		s = f(s)
+	}
+	return s
+}
+
+func TestIdentify(t *testing.T) {
+	gz := func(s string) string { return pack(t, gzipped, s) }
+	for _, test := range []struct{ name, fields, body, want string }{
+		{"html", "Content-Type: image/png", page, "text/html"},
+		{"png", "Content-Type: text/html", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "image/png"},
+		{"text", "", "just some words", "text/plain"},
+		{"empty", "", "", ""},
+		{"octets", "", "\x00\x01\x02\x03\xfe\xff\x80", "application/octet-stream"},
+		{"gzip", "Content-Encoding: gzip", gz(page), "text/html"},
+		{"gzip in capitals", "Content-Encoding: X-GZIP", gz(page), "text/html"},
+		{"zlib", "Content-Encoding: deflate", pack(t, zlibbed, page), "text/html"},
+		{"bare deflate", "Content-Encoding: deflate", pack(t, deflated, page), "text/html"},
+		{"brotli", "Content-Encoding: br", pack(t, brotlied, page), "text/html"},
+		{"zstd", "Content-Encoding: zstd", pack(t, zstandard, page), "text/html"},
+		{"twice", "Content-Encoding: gzip, br", pack(t, brotlied, gz(page)), "text/html"},
+		{"a file that is gzip", "", gz(page), "application/gzip"},
+		{"not what it says", "Content-Encoding: gzip", page, ""},
+		{"unknown coding", "Content-Encoding: compress", page, ""},
+		{"many codings", "Content-Encoding: gzip, gzip, gzip, gzip", repeat(gz, 4, page), ""},
+		{"bomb", "Content-Encoding: gzip", gz(strings.Repeat("a", 10<<20)), "text/plain"},
+		{"chunked", "Transfer-Encoding: chunked", chunked(page), "text/html"},
+		{"chunked gzip", "Transfer-Encoding: chunked\r\nContent-Encoding: gzip", chunked(gz(page)), "text/html"},
+		{"cut gzip", "Content-Encoding: gzip", gz(page)[:len(gz(page))-10], "text/html"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := &Recorder{options: Options{Dir: t.TempDir(), MaxBody: Unlimited}, log: slog.New(slog.DiscardHandler)}
+			head := strings.ReplaceAll("HTTP/1.1 200 OK\r\n"+test.fields+"\r\n\r\n", "\r\n\r\n\r\n", "\r\n\r\n")
+			reply, err := http1.ParseResponse([]byte(head), "GET")
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := &exchange{r: r, reply: reply, received: r.newMessage(reply.Raw, -1)}
+			if _, err := x.received.keep([]byte(test.body), []byte(test.body)); err != nil {
+				t.Fatal(err)
+			}
+			if got := x.identify(); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// FuzzIdentify: nothing that an origin sends stops the recording.
+func FuzzIdentify(f *testing.F) {
+	f.Add("gzip", []byte("\x1f\x8b\x08"))
+	f.Add("br", []byte("\x8b\x02\x80abc"))
+	f.Add("zstd", []byte("\x28\xb5\x2f\xfd"))
+	f.Add("deflate", []byte("\x78\x9c"))
+	f.Fuzz(func(t *testing.T, coding string, raw []byte) {
+		d := decoder(coding, bytes.NewReader(raw))
+		if d == nil {
+			return
+		}
+		// Bounded whatever the input.
+		if n, _ := io.Copy(io.Discard, io.LimitReader(d, identifyBytes)); n > identifyBytes {
+			t.Fatal(n)
+		}
+	})
+}

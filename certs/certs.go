@@ -6,10 +6,11 @@
 // authority that the browser was told to trust. [Open] loads that authority
 // from a directory, or creates it; [Authority.Leaf] mints:
 //
-//	DIR/              0700
-//	DIR/ca.pem        0644  the certificate, for people to install
-//	DIR/ca-key.pem    0600  its key; whoever reads it can impersonate every site
-//	(memory)                the key shared by all leaves, and the newest 4096 leaves
+//	DIR/                   0700
+//	DIR/ca.pem             0644  the certificate, for people to install
+//	DIR/old-ca-SERIAL.pem  0644  one that was renewed
+//	DIR/ca-key.pem         0600  its key; whoever reads it can impersonate every site
+//	(memory)                     the key shared by all leaves, and the newest 4096 leaves
 //
 // The key comes first: a certificate that is missing is made from the key, so
 // that a crash between the two files does no harm, and the file that is there
@@ -73,6 +74,9 @@ func Open(dir string) (*Authority, error) {
 	cert, err := openCert(dir, key)
 	if err != nil {
 		return nil, err
+	}
+	if time.Now().After(cert.NotAfter) {
+		return nil, fmt.Errorf("certs: %s expired on %s; run: warctee ca renew", filepath.Join(dir, certFile), cert.NotAfter.Format(time.DateOnly))
 	}
 	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -164,7 +168,7 @@ func createKey(dir, path string) error {
 	return create(path, encodePEM("PRIVATE KEY", der), 0o600)
 }
 
-// openCert loads the certificate of key, or creates it.
+// openCert loads the certificate of key, expired or not, or creates it.
 func openCert(dir string, key crypto.Signer) (*x509.Certificate, error) {
 	path := filepath.Join(dir, certFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -176,13 +180,9 @@ func openCert(dir string, key crypto.Signer) (*x509.Certificate, error) {
 			return nil, err
 		}
 	}
-	der, err := readPEM(path, "CERTIFICATE")
+	cert, err := Read(dir)
 	if err != nil {
 		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("certs: %s: %w", path, err)
 	}
 	again := fmt.Sprintf("remove %s and %s to get a new authority", path, filepath.Join(dir, keyFile))
 	if pub, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !pub.Equal(key.Public()) {
@@ -190,9 +190,6 @@ func openCert(dir string, key crypto.Signer) (*x509.Certificate, error) {
 	}
 	if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return nil, fmt.Errorf("certs: %s is not the certificate of an authority; %s", path, again)
-	}
-	if time.Now().After(cert.NotAfter) {
-		return nil, fmt.Errorf("certs: %s expired on %s; %s, and let the clients trust that", path, cert.NotAfter.Format(time.DateOnly), again)
 	}
 	return cert, nil
 }
@@ -276,10 +273,21 @@ func readPEM(path, kind string) ([]byte, error) {
 }
 
 // create writes a new file, whole and on disk, or leaves the one that another
-// process created meanwhile:
+// process created meanwhile.
+func create(path string, b []byte, mode fs.FileMode) error {
+	return publish(path, b, mode, func(from, to string) error {
+		if err := os.Link(from, to); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// publish writes a file of which nobody ever sees a part. Move is os.Link or
+// os.Rename, according to what becomes of a file that is there:
 //
-//	open(.tmp, O_EXCL), write, fsync, link(.tmp, path), unlink(.tmp), fsync(dir)
-func create(path string, b []byte, mode fs.FileMode) (err error) {
+//	open(.tmp, O_EXCL), write, fsync, move(.tmp, path), unlink(.tmp), fsync(dir)
+func publish(path string, b []byte, mode fs.FileMode, move func(from, to string) error) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("certs: cannot create %s: %w", path, err)
@@ -301,7 +309,7 @@ func create(path string, b []byte, mode fs.FileMode) (err error) {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := move(f.Name(), path); err != nil {
 		return err
 	}
 	d, err := os.Open(dir)

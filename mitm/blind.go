@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// dialTimeout is for Interceptor.Dial being nil.
+// dialTimeout bounds the time until the origin of a blind tunnel is reached.
 const dialTimeout = 30 * time.Second
 
 // blind relays bytes between the client and the origin, without a record.
@@ -22,6 +22,7 @@ func (in *Interceptor) blind(c *tunnelConn, why string) {
 	up, err := in.dial(c.ctx, c.tunnel.Authority)
 	if err != nil {
 		c.Close()
+		in.failed(Failure{Time: start, Class: ClassBlindTunnel, Authority: c.tunnel.Authority, Err: err})
 		log.Warn("tunnel NOT RECORDED, and its origin cannot be reached", "error", err)
 		return
 	}
@@ -38,15 +39,23 @@ func (in *Interceptor) blind(c *tunnelConn, why string) {
 	stop()
 	up.Close()
 	c.Close()
+	in.failed(Failure{Time: start, Class: ClassBlindTunnel, Authority: c.tunnel.Authority, Bytes: sent.Load() + received.Load()})
 	log.Warn("tunnel NOT RECORDED", "sent", sent.Load(), "received", received.Load(), "took", time.Since(start))
 }
 
 func (in *Interceptor) dial(ctx context.Context, authority string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	if in.Dial != nil {
 		return in.Dial(ctx, "tcp", authority)
 	}
-	d := net.Dialer{Timeout: dialTimeout}
-	return d.DialContext(ctx, "tcp", authority)
+	return new(net.Dialer).DialContext(ctx, "tcp", authority)
+}
+
+func (in *Interceptor) failed(f Failure) {
+	if in.OnFailure != nil {
+		in.OnFailure(f)
+	}
 }
 
 // A relay copies in both directions. The end of one direction is passed on; the
@@ -85,6 +94,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // was not possible.
 func (in *Interceptor) handshakeFailed(c *tunnelConn, err error) {
 	in.stats.handshakeFailures.Add(1)
+	in.failed(Failure{Time: time.Now(), Class: ClassClientTLS, Authority: c.tunnel.Authority, Err: err})
 	log := in.logger().With("authority", c.tunnel.Authority, "error", err)
 	if rejected(err) {
 		if n := in.untrusted.count(); n > 0 {

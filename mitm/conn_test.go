@@ -17,7 +17,7 @@ import (
 // newServer makes a server for h as its users have to.
 func newServer(t *testing.T, h http.Handler) *http.Server {
 	srv := &http.Server{
-		Handler:                      Handler(h),
+		Handler:                      Handler(h, nil),
 		ConnContext:                  ConnContext,
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            10 * time.Second,

@@ -70,7 +70,7 @@ func play(t testing.TB, pieces ...[]byte) played {
 				ended = "broken"
 			}
 			p.seen = append(p.seen, fmt.Sprintf("%s %s %q %q %s", r.Method, r.RequestURI, req.Raw, body, ended))
-		})),
+		}), nil),
 	}
 	l := &oneConn{conn: s, done: make(chan struct{})}
 	go srv.Serve(NewListener(l)) // stopped below

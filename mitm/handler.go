@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/warctee/warctee/http1"
 )
@@ -62,29 +63,41 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 // request, what the client sends; so does the bufio.Reader that comes with it,
 // but only one of them should be read. After a CONNECT the connection belongs
 // to whoever hijacked it; after any other request it is closed when next returns.
-func Handler(next http.Handler) http.Handler {
+//
+// onFailure, unless nil, is told of each request that is refused.
+func Handler(next http.Handler, onFailure func(Failure)) http.Handler {
+	refuse := func(w http.ResponseWriter, r *http.Request, e *http1.Error) {
+		answer(w, e)
+		if onFailure != nil {
+			f := Failure{Time: time.Now(), Class: ClassBadRequest, Status: e.Status, Err: e}
+			if t := TunnelOf(r.Context()); t != nil {
+				f.Authority = t.Authority
+			}
+			onFailure(f)
+		}
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*conn)
 		switch {
 		case c != nil:
-			c.serve(next, w, r)
+			c.serve(next, refuse, w, r)
 		case r.ProtoMajor == 1 && TunnelOf(r.Context()) != nil:
-			refuse(w, &http1.Error{Status: http.StatusBadRequest, Reason: "HTTP/2 was agreed on in the TLS handshake, but this is HTTP/1"})
+			refuse(w, r, &http1.Error{Status: http.StatusBadRequest, Reason: "HTTP/2 was agreed on in the TLS handshake, but this is HTTP/1"})
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-func (c *conn) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+func (c *conn) serve(next http.Handler, refuse func(http.ResponseWriter, *http.Request, *http1.Error), w http.ResponseWriter, r *http.Request) {
 	m := c.take(r)
 	if m == nil {
 		c.fail(io.EOF)
-		refuse(w, &http1.Error{Status: http.StatusBadRequest, Reason: "it is not clear where this request begins"})
+		refuse(w, r, &http1.Error{Status: http.StatusBadRequest, Reason: "it is not clear where this request begins"})
 		return
 	}
 	if m.refusal != nil {
-		refuse(w, m.refusal)
+		refuse(w, r, m.refusal)
 		return
 	}
 	rw := &responseWriter{ResponseWriter: w, conn: c}
@@ -103,8 +116,8 @@ func (c *conn) serve(next http.Handler, w http.ResponseWriter, r *http.Request) 
 	done = true
 }
 
-// refuse answers with a sentence of plain text, and has the connection closed.
-func refuse(w http.ResponseWriter, e *http1.Error) {
+// answer answers with a sentence of plain text, and has the connection closed.
+func answer(w http.ResponseWriter, e *http1.Error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")

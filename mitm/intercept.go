@@ -39,6 +39,9 @@ type Interceptor struct {
 	// nil means a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
+	// OnFailure, unless nil, is told of what is not recorded.
+	OnFailure func(Failure)
+
 	Logger *slog.Logger // nil means slog.Default()
 
 	HandshakeTimeout  time.Duration // for TLS with the client; 0 means 10 s
@@ -97,7 +100,7 @@ func (in *Interceptor) start() {
 			GetCertificate: in.certificateFor,
 		}
 		in.server = &http.Server{
-			Handler:                      Handler(in.Handler),
+			Handler:                      Handler(in.Handler, in.OnFailure),
 			ConnContext:                  ConnContext,
 			DisableGeneralOptionsHandler: true,
 			ReadHeaderTimeout:            or(in.ReadHeaderTimeout, 10*time.Second),

@@ -49,6 +49,9 @@ type Options struct {
 	Context func(context.Context) context.Context
 	// Local answers requests to the proxy itself; nil: 404.
 	Local http.Handler
+	// OnRefusal, if set, is told of the requests that the proxy itself
+	// refuses.
+	OnRefusal func(r *http.Request, status int, reason string)
 
 	// Timeout bounds how long a client may stay silent in the middle of a
 	// request body; default 60 s.
@@ -117,6 +120,9 @@ func (p *proxy) hijack(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := p.direct(r); err != nil {
 		answer(w, err)
+		if p.OnRefusal != nil {
+			p.OnRefusal(r, err.status, err.reason)
+		}
 		return
 	}
 	cw := &clientWriter{ResponseWriter: w, control: http.NewResponseController(w), stall: p.StallTimeout, http2: r.ProtoMajor == 2, method: r.Method}

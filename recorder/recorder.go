@@ -212,6 +212,7 @@ type Status struct {
 	Written     int64 // bytes of records on disk
 	InFlight    int   // exchanges under way
 	Long        int   // long ones and WebSockets
+	Files       int64 // files started
 	File        string
 	Unavailable error // why recording has stopped, or nil
 }
@@ -341,6 +342,7 @@ func (r *Recorder) Status() Status {
 		Written:     r.counts.written.Load(),
 		InFlight:    r.short.used(),
 		Long:        r.long.used(),
+		Files:       r.writer.files.Load(),
 		File:        r.writer.currentName(),
 		Unavailable: r.Err(),
 	}

@@ -59,6 +59,7 @@ type Failure struct {
 	URL    string
 	Phase  Phase
 	Class  string // what kind of error it was; see docs/failures.md
+	Status int    // what a proxy answers its client
 	Addr   string // host:port of the origin, "" when it was not reached for
 	Err    error
 }

@@ -46,7 +46,7 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	} else if req.URL != nil {
 		e.URL = req.URL.Redacted()
 	}
-	r.failed(Failure{Time: start, Method: req.Method, URL: e.URL, Phase: e.Phase, Class: e.Class, Addr: e.Addr, Err: e.Err})
+	r.failed(Failure{Time: start, Method: req.Method, URL: e.URL, Phase: e.Phase, Class: e.Class, Status: e.Status, Addr: e.Addr, Err: e.Err})
 	return nil, e
 }
 

@@ -27,6 +27,7 @@ type writer struct {
 	ended chan struct{} // closed when the goroutine has ended
 	index *committer    // nil without an index
 	name  atomic.Value  // string: the current file, for Status
+	files atomic.Int64  // files started, for Status
 
 	// Owned by the goroutine.
 	set      *rotate.Set
@@ -249,6 +250,7 @@ func (w *writer) output(series string) (*output, error) {
 		out = &output{file: file, durable: file.Size()}
 		w.series[series] = out
 		w.name.Store(file.Name())
+		w.files.Add(1)
 	}
 	return out, nil
 }

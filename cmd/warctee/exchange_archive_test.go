@@ -181,7 +181,7 @@ func (x *scene) readArchive() (records []*stored) {
 		switch name := e.Name(); {
 		case strings.HasSuffix(name, ".warc.gz"), strings.HasSuffix(name, ".warc"):
 			records = append(records, x.readFile(name)...)
-		case name != ".lock" && name != "dedup.bolt":
+		case name != ".lock" && name != "dedup.bolt" && name != "failures.jsonl":
 			x.Errorf("in the archive's directory is %s", name)
 		}
 	}

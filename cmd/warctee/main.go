@@ -1,8 +1,9 @@
 // Command warctee is a recording HTTP/HTTPS proxy: it writes every exchange
 // that passes through it to WARC files.
 //
-// One file holds one subcommand: record.go. server.go puts the parts together,
-// flags.go reads flags and the environment.
+// One file holds one subcommand: record.go, run.go, ca.go. server.go puts the
+// parts together, flags.go reads flags and the environment, environment.go makes
+// the one that run gives to its command.
 package main
 
 import (
@@ -46,12 +47,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
+	var ended commandError
+	if errors.As(err, &ended) && ended.cause == nil {
+		return ended.code // the command has said why
+	}
 	fmt.Fprintf(stderr, "warctee: %v\n", err)
 	var usage usageError
 	switch {
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "Run 'warctee --help' or 'warctee COMMAND --help' for the ways to use it.\n")
 		return exitUsage
+	case errors.As(err, &ended):
+		return ended.code
 	case errors.Is(err, errIncomplete):
 		return exitIncomplete
 	}
@@ -71,7 +78,7 @@ byte for byte, to WARC files (ISO 28500).`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newRecordCommand())
+	root.AddCommand(newRecordCommand(), newRunCommand(), newCACommand())
 	return root
 }
 

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/warctee/warctee/dedup"
@@ -42,6 +43,12 @@ type recordFlags struct {
 	grace    time.Duration
 	logLevel *choiceFlag
 	warcinfo fieldsFlag
+	strict   bool
+
+	failureLog     string
+	recordFailures bool
+
+	printChromium bool
 }
 
 func newRecordCommand() *cobra.Command {
@@ -63,9 +70,15 @@ client was given is truncated in the archive or missing from it.`,
 		Args:    noArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.Context(), cmd.ErrOrStderr())
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	f.addTo(cmd)
+	return cmd
+}
+
+// addTo gives cmd the flags, and lets the shell complete them.
+func (f *recordFlags) addTo(cmd *cobra.Command) {
 	f.register(cmd.Flags())
 	for _, dirs := range []string{"dir", "ca-dir"} {
 		cobra.CheckErr(cmd.MarkFlagDirname(dirs))
@@ -74,7 +87,6 @@ client was given is truncated in the archive or missing from it.`,
 	f.version.complete(cmd, "warc-version")
 	f.compress.complete(cmd, "compress")
 	f.logLevel.complete(cmd, "log-level")
-	return cmd
 }
 
 func (f *recordFlags) register(flags *pflag.FlagSet) {
@@ -101,6 +113,10 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time that exchanges under way have to end after SIGTERM")
 	flags.Var(f.logLevel, "log-level", "least level of what is logged")
 	flags.Var(&f.warcinfo, "warcinfo", "further field for the warcinfo records, such as operator,\ndescription, isPartOf or robots; may be repeated")
+	flags.BoolVar(&f.strict, "strict", false, "leave out the fields that the standard does not define")
+	flags.StringVar(&f.failureLog, "failure-log", "", "`FILE` for a line of JSON about everything that gave no response\nrecord, or off (default: DIR/failures.jsonl with the DIR of --dir)")
+	flags.BoolVar(&f.recordFailures, "record-failures", false, "write a metadata record for each exchange without a response")
+	flags.BoolVar(&f.printChromium, "print-chromium-flags", false, "print the flags that Chromium wants, as a line for a shell")
 }
 
 // check refuses what the parser of the flags could not.
@@ -143,6 +159,8 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 		MaxInFlight:      f.inFlight,
 		Timeout:          f.timeout,
 		InsecureUpstream: f.insecure,
+		Strict:           f.strict,
+		RecordFailures:   f.recordFailures,
 		Logger:           log,
 	}
 	if o.MaxBody == 0 {
@@ -152,6 +170,17 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 		o.OpenIndex = func() (dedup.Index, error) { return f.openIndex(log) }
 	}
 	return o, nil
+}
+
+// failureLogPath is the file that --failure-log names, "" for none.
+func (f *recordFlags) failureLogPath() string {
+	switch f.failureLog {
+	case "":
+		return filepath.Join(f.dir, "failures.jsonl")
+	case "off":
+		return ""
+	}
+	return f.failureLog
 }
 
 // openIndex opens what --dedup names, which check has looked at.
@@ -167,15 +196,21 @@ func (f *recordFlags) openIndex(log *slog.Logger) (dedup.Index, error) {
 }
 
 func (f *recordFlags) defaultCADir() error {
-	if f.caDir != "" {
-		return nil
+	dir, err := defaultCADir(f.caDir)
+	f.caDir = dir
+	return err
+}
+
+// defaultCADir is dir, or where the certificate authority is if that is not said.
+func defaultCADir(dir string) (string, error) {
+	if dir != "" {
+		return dir, nil
 	}
 	config, err := os.UserConfigDir()
 	if err != nil {
-		return fmt.Errorf("cannot find the user's config directory (give --ca-dir): %w", err)
+		return "", fmt.Errorf("cannot find the user's config directory (give --ca-dir): %w", err)
 	}
-	f.caDir = filepath.Join(config, "warctee")
-	return nil
+	return filepath.Join(config, "warctee"), nil
 }
 
 func (f *recordFlags) logger(stderr io.Writer) *slog.Logger {
@@ -187,7 +222,7 @@ func (f *recordFlags) logger(stderr io.Writer) *slog.Logger {
 }
 
 // run records until a signal comes or ctx is done.
-func (f *recordFlags) run(ctx context.Context, stderr io.Writer) error {
+func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -198,6 +233,11 @@ func (f *recordFlags) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stderr, "warctee: recording http://%s into %s (CA certificate: %s)\n", s.listener.Addr(), f.dir, s.authority.CertPath())
+	if f.printChromium {
+		// The shell makes the directory of the profile.
+		flags := chromiumFlags("http://"+s.listener.Addr().String(), s.authority.Certificate())
+		fmt.Fprintln(stdout, shellLine(flags), `--user-data-dir="$(mktemp -d)"`)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -219,14 +259,18 @@ func (f *recordFlags) run(ctx context.Context, stderr io.Writer) error {
 func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), f.grace)
 	defer cancel()
-	if n := s.recorder.Status().InFlight; n > 0 {
-		fmt.Fprintf(stderr, "warctee: stopping: %d exchanges have up to %s to end (a second signal cuts them)\n", n, f.grace)
-	}
-	go func() { // ends with cancel
+	watched := make(chan struct{})
+	soon := time.After(200 * time.Millisecond) // most end before that
+	go func() {                                // ends with cancel
+		defer close(watched)
 		for {
 			select {
 			case <-ctx.Done():
 				return
+			case <-soon:
+				if n := s.recorder.Status().InFlight; n > 0 {
+					fmt.Fprintf(stderr, "warctee: stopping: %d exchanges have up to %s to end (a signal cuts them)\n", n, f.grace)
+				}
 			case sig := <-signals:
 				if sig != syscall.SIGHUP {
 					cancel()
@@ -235,6 +279,8 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 		}
 	}()
 	err := s.stop(ctx)
+	cancel()
+	<-watched
 	status := s.recorder.Status()
 	fmt.Fprintln(stderr, summary(status, s.tunnels.Stats().Blind, f.dir))
 	if status.Incomplete > 0 || status.Lost > 0 {
@@ -247,7 +293,7 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 func summary(s recorder.Status, blind int64, dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "warctee: %d responses and %d revisits recorded in %s", s.Responses, s.Revisits, dir)
-	fmt.Fprintf(&b, " (%s received, %s written)", humanize.Bytes(uint64(s.Received)), humanize.Bytes(uint64(s.Written)))
+	fmt.Fprintf(&b, " (%s, %s received, %s written)", english.Plural(int(s.Files), "file", ""), humanize.Bytes(uint64(s.Received)), humanize.Bytes(uint64(s.Written)))
 	for _, n := range []struct {
 		count int64
 		what  string

@@ -20,6 +20,7 @@ import (
 // A server is the running proxy: the parts of the program, put together.
 type server struct {
 	authority *certs.Authority
+	failures  *failureLog
 	recorder  *recorder.Recorder
 	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	tunnels   *mitm.Interceptor
@@ -34,11 +35,12 @@ func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 	if err := errors.Join(f.check(), f.defaultCADir()); err != nil {
 		return nil, err
 	}
-	s := &server{started: time.Now(), failed: make(chan error, 1)}
+	s := &server{started: time.Now(), failed: make(chan error, 1), failures: &failureLog{path: f.failureLogPath(), log: log}}
 	var err error
 	if s.authority, err = certs.Open(f.caDir); err != nil {
 		return nil, err
 	}
+	warnOfExpiry(log, s.authority.Certificate())
 	// Before the archive: a second start must not recover what it cannot
 	// serve.
 	if s.listener, err = net.Listen("tcp", f.listen); err != nil {
@@ -60,13 +62,14 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 	}
 	dialer := &net.Dialer{Control: proxy.RefuseSelf(s.listener.Addr())}
 	s.dial, o.Dial = dialer.DialContext, dialer.DialContext
+	o.OnFailure = s.failures.exchange
 	s.recorder, err = recorder.Open(o)
 	return err
 }
 
 // serve starts the proxy.
 func (s *server) serve(f *recordFlags, log *slog.Logger) {
-	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Dial: s.dial, Logger: log}
+	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Dial: s.dial, OnFailure: s.failures.client, Logger: log}
 	handler := proxy.New(proxy.Options{
 		Transport: s.recorder,
 		Intercept: s.tunnels.ServeTunnel,
@@ -89,12 +92,13 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 			Version:       fullVersion(),
 			Dir:           f.dir,
 		}.Handler(),
-		Timeout: f.timeout,
-		Logger:  log,
+		OnRefusal: s.failures.refusal,
+		Timeout:   f.timeout,
+		Logger:    log,
 	})
 	s.tunnels.Handler = handler
 	s.http = &http.Server{
-		Handler:                      mitm.Handler(handler),
+		Handler:                      mitm.Handler(handler, s.failures.client),
 		ConnContext:                  mitm.ConnContext,
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            10 * time.Second,
@@ -112,18 +116,30 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 
 // stop lets what is under way end until ctx is done, and closes everything.
 func (s *server) stop(ctx context.Context) error {
+	// When the time is up the recorder cuts, and only then the connections to
+	// the clients are closed: else it would look as if they had gone.
+	clients, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	closed := make(chan error, 1)
+	inTime := context.AfterFunc(ctx, func() {
+		closed <- s.recorder.Close(ctx)
+		hangUp()
+	})
 	inner := make(chan struct{})
-	go func() { // ends with ctx at the latest
+	go func() { // ends with clients at the latest
 		defer close(inner)
-		s.tunnels.Shutdown(ctx) // its error is that of ctx
+		s.tunnels.Shutdown(clients) // its error is that of clients
 	}()
-	if err := s.http.Shutdown(ctx); err != nil {
+	if err := s.http.Shutdown(clients); err != nil {
 		s.http.Close()
 	}
 	<-inner
-	err := s.recorder.Close(ctx)
+	if inTime() {
+		closed <- s.recorder.Close(ctx)
+	}
+	err := <-closed
 	s.listener.Close() // in most cases it is closed already
-	return err
+	return errors.Join(err, s.failures.close())
 }
 
 // serverStatus is what /status shows.

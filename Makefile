@@ -1,10 +1,13 @@
 # make test    everything that has to pass before a commit, in a few minutes
 # make fuzz    each fuzz target for FUZZTIME
+# make crash   kills the program CRASH_ROUNDS times at random moments, in some minutes
+# make bench   what recording costs, in about two minutes; on a quiet machine
 # make build   the program, ./warctee
 
 FUZZTIME ?= 1m
+CRASH_ROUNDS ?= 200
 
-.PHONY: build test check fuzz tools
+.PHONY: build test check fuzz crash bench tools
 
 build:
 	go build -o warctee ./cmd/warctee
@@ -28,3 +31,10 @@ fuzz:
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; \
 	done
+
+# CRASH_SEED=… repeats the moments of an earlier run, as it has told them.
+crash:
+	CRASH_ROUNDS=$(CRASH_ROUNDS) go test -count=1 -v -timeout 2h -run '^TestCrashes$$' ./cmd/warctee
+
+bench:
+	go run ./bench

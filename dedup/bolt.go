@@ -1,10 +1,12 @@
 package dedup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -95,11 +97,38 @@ func openStore(path string) (*store, error) {
 		return s, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
 		err = errors.New("another process is using it; stop that one or choose another file")
+	case !isDatabase(path):
+		s.abandon()
+		return nil, fmt.Errorf("it is not a dedup index, nor a damaged one; name another file")
 	case !errors.Is(err, errCorrupt) && !errors.As(err, &system):
 		err = fmt.Errorf("%w: %w", errCorrupt, err) // bbolt does not like what is in the file
 	}
 	s.abandon()
 	return nil, err
+}
+
+// isDatabase reports whether a file is, or was, a bbolt database: it has the
+// magic number of one in a meta page (bbolt's page size is that of the system
+// that made the file), or its start holds nothing. Anything else is somebody's own file.
+func isDatabase(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return true // the error that there was says more
+	}
+	defer f.Close()
+	start := make([]byte, 64<<10+64)
+	n, _ := io.ReadFull(f, start)
+	start = start[:n]
+	if len(bytes.Trim(start[:min(n, 4<<10)], "\x00")) == 0 {
+		return true // never written, or lost in a crash
+	}
+	const offset, magic = 16, 0xED0CDAED // of the magic number in a page
+	for _, page := range []int{0, 4 << 10, 8 << 10, 16 << 10, 64 << 10} {
+		if at := page + offset; at+4 <= n && (binary.LittleEndian.Uint32(start[at:]) == magic || binary.BigEndian.Uint32(start[at:]) == magic) {
+			return true
+		}
+	}
+	return false
 }
 
 // abandon gives the file free without touching the database, whose locks may

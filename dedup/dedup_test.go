@@ -286,6 +286,25 @@ func TestBoltCommitIsDurable(t *testing.T) {
 	want(t, y, entry(2))
 }
 
+// A mistyped path must not cost anybody a file.
+func TestBoltOfSomebodyElse(t *testing.T) {
+	for _, content := range []string{"this is no index\n", strings.Repeat("this is no index\n", 10_000), "x"} {
+		path := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if x, err := OpenBolt(path, nil); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%.20q: opened as %v, %v", content, x, err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != content {
+			t.Errorf("%.20q: is now %.20q, %v", content, b, err)
+		}
+		if all, _ := filepath.Glob(path + "*"); len(all) != 1 {
+			t.Errorf("%.20q: there are %q", content, all)
+		}
+	}
+}
+
 func TestBoltCorruptAtOpen(t *testing.T) {
 	whole, err := os.ReadFile(filled(t, 2000))
 	if err != nil {
@@ -293,8 +312,6 @@ func TestBoltCorruptAtOpen(t *testing.T) {
 	}
 	page := os.Getpagesize()
 	for name, content := range map[string][]byte{
-		"text":         []byte("this is no index\n"),
-		"long text":    bytes.Repeat([]byte("this is no index\n"), 10_000),
 		"zeros":        make([]byte, 8*page),
 		"one byte":     whole[:1],
 		"half a page":  whole[:page/2],

@@ -168,6 +168,22 @@ func TestRenewRefuses(t *testing.T) {
 			t.Error("it has made the directory")
 		}
 	})
+	t.Run("issued by somebody else", func(t *testing.T) {
+		a, issuer := open(t), open(t)
+		cert := *a.cert
+		parent := *issuer.cert
+		parent.RawSubject, parent.Subject.CommonName = nil, "somebody else"
+		der, err := x509.CreateCertificate(nil, &cert, &parent, a.key.Public(), issuer.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(a.CertPath(), encodePEM("CERTIFICATE", der), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Renew(a.dir); err == nil || !strings.Contains(err.Error(), "issued by CN=somebody else") {
+			t.Fatalf("got %v", err)
+		}
+	})
 	for _, tt := range []struct {
 		name  string
 		spoil func(dir string) error

@@ -116,7 +116,7 @@ func (r *Request) checkFields() *Error {
 		case isBlank(f.Raw[0]) || len(line) != len(f.Raw):
 			return refuse(http.StatusBadRequest, "a header field is folded over two lines")
 		case f.Name == nil:
-			return refuse(http.StatusBadRequest, "the header line %.80q has no colon", f.Value)
+			return refuse(http.StatusBadRequest, "header line %d has no colon", i+1)
 		case f.Raw[len(f.Name)] != ':':
 			return refuse(http.StatusBadRequest, "there is white space between the header name %.80q and its colon", f.Name)
 		case !isToken(f.Name):
@@ -138,7 +138,7 @@ func (r *Request) checkHost() *Error {
 	case len(hosts) == 0 && r.Minor >= 1 && r.Method != http.MethodConnect:
 		return refuse(http.StatusBadRequest, "the Host field is missing")
 	case len(hosts) == 1 && strings.ContainsAny(hosts[0], " \t,/\\@?#"):
-		return refuse(http.StatusBadRequest, "the Host field %.80q is not a host name with an optional port", hosts[0])
+		return refuse(http.StatusBadRequest, "the Host field is not a host name with an optional port")
 	}
 	return nil
 }

@@ -364,14 +364,24 @@ func (c *conn) take(r *http.Request) *message {
 	return m
 }
 
-// resume goes on with HTTP after the handler of m has returned.
-func (c *conn) resume(m *message) {
+// errUnread ends a connection whose handler has left a part of the request. It
+// is not io.EOF, which net/http would take for the end of the body.
+var errUnread = errors.New("the request was answered before it was read")
+
+// resume goes on with HTTP after the handler of m has returned. It does not when
+// the handler left a part of the body of a request that the answer was let
+// overtake (duplex): net/http could take that part for the next request.
+func (c *conn) resume(m *message, duplex bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.served = true
 	c.serving = false
-	if c.state == held {
+	switch {
+	case c.state == held:
 		c.state = inHead
+		c.changed.Broadcast()
+	case c.state == inBody && c.next == m && duplex:
+		c.state, c.err = broken, errUnread
 		c.changed.Broadcast()
 	}
 }

@@ -166,7 +166,7 @@ func TestHeld(t *testing.T) {
 			}
 		},
 		"resume": func(t *testing.T, c *conn, m *message) {
-			time.AfterFunc(time.Second, func() { c.resume(m) })
+			time.AfterFunc(time.Second, func() { c.resume(m, false) })
 			p := make([]byte, 100)
 			if n, err := c.Read(p); string(p[:n]) != "GET /x HTTP/1.0\r\n\r\n" {
 				t.Errorf("got %q, %v", p[:n], err)

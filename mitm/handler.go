@@ -105,7 +105,7 @@ func (c *conn) serve(next http.Handler, refuse func(http.ResponseWriter, *http.R
 	defer func() {
 		switch {
 		case !rw.hijacked:
-			c.resume(m)
+			c.resume(m, rw.duplex)
 		case !done || r.Method != http.MethodConnect:
 			c.Close()
 		}
@@ -131,10 +131,17 @@ type responseWriter struct {
 	http.ResponseWriter
 	conn     *conn
 	hijacked bool
+	duplex   bool // the answer may overtake the request
 }
 
 // Unwrap is for http.ResponseController.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// EnableFullDuplex is for http.ResponseController.
+func (w *responseWriter) EnableFullDuplex() error {
+	w.duplex = true
+	return http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
+}
 
 func (w *responseWriter) Flush() { _ = w.FlushError() }
 

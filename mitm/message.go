@@ -143,6 +143,9 @@ func isPort(s string) bool {
 
 func badTarget(target string) *http1.Error {
 	shown := target
+	if i := strings.LastIndexByte(shown, '@'); i >= 0 {
+		shown = "…" + shown[i:] // what stands before may be a password
+	}
 	if len(shown) > 80 {
 		shown = shown[:80]
 	}

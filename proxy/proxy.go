@@ -134,7 +134,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		cw.body = body
 		cw.expects = httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")
 		r.Body = body
-		defer body.handlerDone()
+		defer body.handlerDone(cw)
 		// A reply may begin before the request is whole. Over HTTP/2 that
 		// needs no leave, which is the only error.
 		cw.control.EnableFullDuplex()
@@ -144,6 +144,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// In place: into a copy net/http would not put the trailer of the body.
 	*r = *r.WithContext(ctx)
 	p.engine.ServeHTTP(cw, r)
+	if !cw.http2 {
+		cw.limit() // for the end, which net/http writes
+	}
 }
 
 // direct makes the URL of a request absolute, or refuses the request.

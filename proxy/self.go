@@ -19,7 +19,7 @@ func RefuseSelf(listen net.Addr) func(network, address string, _ syscall.RawConn
 		}
 		addr := to.Addr().Unmap().WithZone("")
 		if addr == self.Addr().Unmap() || addr.IsUnspecified() || self.Addr().IsUnspecified() && isOwn(addr) {
-			return &refusal{http.StatusLoopDetected, "that is the address of this proxy itself"}
+			return &refusal{http.StatusLoopDetected, "that is the address of this proxy itself; its own pages are there for programs that do not use it as a proxy"}
 		}
 		return nil
 	}

@@ -42,9 +42,9 @@ type originConn struct {
 	handedOver bool // switched to another protocol: the client closes it
 
 	mu      sync.Mutex
-	attempt *attempt // nil: idle
-	sending bool     // its request has begun
-	awaited bool     // the time for the reply has begun
+	attempt *attempt  // nil: idle
+	sending bool      // its request has begun
+	until   time.Time // when the time for the reply is over; zero: it has not begun
 	closed  bool
 }
 
@@ -56,7 +56,7 @@ func (c *originConn) assign(a *attempt) bool {
 		return false
 	}
 	c.nc.SetReadDeadline(time.Time{})
-	c.attempt, c.sending, c.awaited = a, false, false
+	c.attempt, c.sending, c.until = a, false, time.Time{}
 	return true
 }
 
@@ -73,8 +73,8 @@ func (c *originConn) awaitReply(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.attempt == a && !a.replied {
-		c.awaited = true
-		c.nc.SetReadDeadline(time.Now().Add(c.pool.timeout))
+		c.until = time.Now().Add(c.pool.timeout)
+		c.nc.SetReadDeadline(c.until)
 	}
 }
 
@@ -148,7 +148,7 @@ func (c *originConn) serveOne() bool {
 		// it will (408). It cannot be used.
 		c.closed = true
 	}
-	sending, awaited := c.sending, c.awaited
+	sending, until := c.sending, c.until
 	c.mu.Unlock()
 	switch {
 	case a == nil:
@@ -158,7 +158,8 @@ func (c *originConn) serveOne() bool {
 		return false
 	case err != nil:
 		e := upstreamError(PhaseReply, c.addr, err)
-		e.stale = !isTimeout(err) || !awaited // else the time it may be idle was over
+		// A time-out may still be that of the idle connection.
+		e.stale = !isTimeout(err) || time.Now().Before(until) || until.IsZero()
 		a.deliver(event{err: e})
 		return false
 	}

@@ -24,6 +24,7 @@ const (
 	PhaseConnect   Phase = "connect"    // reaching the origin
 	PhaseTLS       Phase = "tls"        // the TLS handshake with the origin
 	PhaseReply     Phase = "reply-head" // waiting for the reply, or what came was none
+	PhaseWrite     Phase = "write"      // appending to the archive
 	PhaseClient    Phase = "client"     // the client went away before there was a reply
 )
 

@@ -263,7 +263,7 @@ func (x *exchange) bodyEnded() (reason string) {
 }
 
 // isDuplicable reports whether the response can be, or have, an original: it
-// is whole and has a payload of its own (FAULTS: truncated, partial and empty
+// is whole and has a payload of its own (truncated, partial and empty
 // ones poison an index).
 func (x *exchange) isDuplicable() bool {
 	switch {

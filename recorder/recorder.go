@@ -154,10 +154,13 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
+// maxPrefix leaves room, in the 255 bytes of a file name, for the rest of it.
+const maxPrefix = 100
+
 // validPrefix reports whether a file name may start so: it also stands in
 // WARC-Filename.
 func validPrefix(prefix string) bool {
-	return utf8.ValidString(prefix) && !strings.HasPrefix(prefix, ".") && !strings.HasPrefix(prefix, " ") &&
+	return utf8.ValidString(prefix) && len(prefix) <= maxPrefix && !strings.HasPrefix(prefix, ".") && !strings.HasPrefix(prefix, " ") &&
 		!strings.ContainsFunc(prefix, func(c rune) bool { return c == '/' || c == '\\' || unicode.IsControl(c) })
 }
 
@@ -403,7 +406,14 @@ func (r *Recorder) failed(f Failure) {
 // the archive.
 func (r *Recorder) lost(x *exchange, err error) {
 	r.counts.lost.Add(1)
-	r.log.Error("A CAPTURE IS LOST", "url", x.uri, "error", err)
+	r.log.Error("A RESPONSE IS LOST: it is not in the archive", "url", x.uri, "error", err)
+	if r.options.OnFailure != nil {
+		f := Failure{Time: x.start, URL: x.uri, Phase: PhaseWrite, Class: "lost", Err: err}
+		if x.request != nil {
+			f.Method = x.request.method
+		}
+		r.options.OnFailure(f)
+	}
 }
 
 // spoolFailed logs that a message cannot be kept whole.

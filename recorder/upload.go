@@ -35,6 +35,7 @@ type upload struct {
 
 	mu      sync.Mutex // guards the exchange's sent message, and:
 	waiting bool       // for a 100
+	final   bool       // the final reply is there
 	last    bool       // the write of the last byte has begun
 	whole   bool       // all has been written
 	stopped bool       // nothing more is kept
@@ -96,8 +97,10 @@ func (u *upload) run() error {
 // awaitContinue reports whether the body is to be sent: after a 100, or when
 // the origin says nothing for a while.
 func (u *upload) awaitContinue() bool {
-	u.setWaiting(true)
-	defer u.setWaiting(false)
+	u.mu.Lock()
+	u.waiting = true
+	u.stopped = u.stopped || u.final
+	u.mu.Unlock()
 	wait := time.NewTimer(continueWait)
 	defer wait.Stop()
 	select {
@@ -106,13 +109,8 @@ func (u *upload) awaitContinue() bool {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.waiting = false
 	return !u.stopped
-}
-
-func (u *upload) setWaiting(waiting bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.waiting = waiting
 }
 
 // replied tells that the final reply is there: a body that still waits for a
@@ -120,10 +118,9 @@ func (u *upload) setWaiting(waiting bool) {
 func (u *upload) replied() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.waiting {
-		u.stopped = true
-		u.goOn()
-	}
+	u.final = true
+	u.stopped = u.stopped || u.waiting
+	u.goOn()
 }
 
 // sendBody frames the body anew: a chunk for each read.

@@ -1,9 +1,11 @@
 package recorder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -190,8 +192,13 @@ func (w *writer) count(c *capture) {
 	} else {
 		counts.captures.Add(1)
 	}
-	if c.x.received.truncated != "" {
+	if reason := c.x.received.truncated; reason != "" {
 		counts.truncated.Add(1)
+		level := slog.LevelInfo // the origin or the client ended it
+		if c.x.incomplete {
+			level = slog.LevelWarn
+		}
+		w.r.log.Log(context.Background(), level, "a response is recorded in part", "url", c.x.uri, "WARC-Truncated", reason, "octets", c.x.received.body.size)
 	}
 	if c.x.incomplete {
 		counts.incomplete.Add(1)
@@ -265,7 +272,7 @@ func (w *writer) decide(c *capture, out *output) error {
 		return nil
 	}
 	if known.file != out.file {
-		// A revisit must not outlive its original (DESIGN I4).
+		// A revisit must not outlive its original (docs/design.md).
 		if err := w.syncFile(known.file); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// deflateLevel is where klauspost/compress is still fast (DESIGN.md §4).
+// deflateLevel is where klauspost/compress is still fast.
 const deflateLevel = 5
 
 // sampleSize is how much of a block is read to see whether it compresses.

@@ -99,7 +99,7 @@ func (l *failureLog) refusal(r *http.Request, status int, reason string) {
 		Method:  r.Method,
 		URL:     r.URL.Redacted(),
 		Phase:   "request",
-		Class:   "refused",
+		Class:   "not-forwarded",
 		Status:  status,
 		Address: r.Host,
 		Error:   reason,

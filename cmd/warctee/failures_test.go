@@ -78,7 +78,7 @@ func TestFailureLog(t *testing.T) {
 		{"reply-head", "empty-reply", 502, x.uri("/empty?a=b")},
 		{"reply-head", "bad-reply", 502, x.uri("/bad")},
 		{"connect", "refused", 502, "http://127.0.0.1:1/"},
-		{"request", "refused", 400, "ftp://example.org/"},
+		{"request", "not-forwarded", 400, "ftp://example.org/"},
 		{"client", "bad-request", 400, ""},
 	}
 	if !slices.Equal(got, want) {

@@ -25,7 +25,9 @@ var mayImport = map[string][]string{
 	"mitm":          {"http1"},
 	"proxy":         {},
 	"recorder":      {"http1", "warc", "dedup", "rotate"},
-	"cmd/warctee":   {"certs", "dedup", "mitm", "proxy", "recorder", "warc"},
+	"resolve":       {},
+	"cmd/warctee":   {"certs", "dedup", "mitm", "proxy", "recorder", "resolve", "warc"},
+	"bench":         {"certs", "warc", "warc/check"},
 }
 
 func TestImports(t *testing.T) {

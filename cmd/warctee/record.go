@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/recorder"
+	"github.com/warctee/warctee/resolve"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -35,6 +36,8 @@ type recordFlags struct {
 	maxBody  sizeFlag
 	timeout  time.Duration
 	insecure bool
+	resolver string
+	noDNS    bool // records
 	digest   *choiceFlag
 	version  *choiceFlag
 	compress *choiceFlag
@@ -105,6 +108,8 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.Var(&f.maxBody, "max-body", "octets of a body, as on the wire, that are recorded in each\ndirection; the client gets all. 0 means no limit")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "bound on silence of an origin: while connecting, before the\nreply, between parts of the body; never on the whole")
 	flags.BoolVar(&f.insecure, "insecure-upstream", false, "accept invalid certificates of origins")
+	flags.StringVar(&f.resolver, "resolver", "", "DNS server to ask: udp://`ADDRESS`, tcp://ADDRESS or tls://NAME,\neach with or without a port (default: those of the system)")
+	flags.BoolVar(&f.noDNS, "no-dns-records", false, "leave out the records of DNS look-ups")
 	flags.Var(f.digest, "digest", "digest algorithm of the records")
 	flags.Var(f.version, "warc-version", "version of the records")
 	flags.Var(f.compress, "compress", "compression of the files")
@@ -121,6 +126,9 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 
 // check refuses what the parser of the flags could not.
 func (f *recordFlags) check() error {
+	if err := resolve.CheckServer(f.resolver); f.resolver != "" && err != nil {
+		return usageError{fmt.Errorf("--resolver: %w", err)}
+	}
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
 		return usageError{fmt.Errorf("--listen %s: not an address and a port", f.listen)}
@@ -131,8 +139,8 @@ func (f *recordFlags) check() error {
 	if f.inFlight < 1 || f.maxSize < 1 || f.timeout <= 0 || f.maxAge < 0 || f.grace < 0 {
 		return usageError{fmt.Errorf("--max-in-flight, --max-size and --timeout must be positive, --max-age and --grace not negative")}
 	}
-	if strings.ContainsAny(f.prefix, "/\\") || strings.HasPrefix(f.prefix, ".") || f.prefix == "" || !utf8.ValidString(f.prefix) || strings.ContainsFunc(f.prefix, isControl) {
-		return usageError{fmt.Errorf("--prefix %q: cannot start a file name", f.prefix)}
+	if strings.ContainsAny(f.prefix, "/\\") || strings.HasPrefix(f.prefix, ".") || strings.HasPrefix(f.prefix, " ") || len(f.prefix) > 100 || f.prefix == "" || !utf8.ValidString(f.prefix) || strings.ContainsFunc(f.prefix, isControl) {
+		return usageError{fmt.Errorf("--prefix %q: a file name cannot start so: 1 to 100 bytes, no dot or space in front, no / \\ or control characters", f.prefix)}
 	}
 	if kind, path, _ := strings.Cut(f.dedup, ":"); f.dedup != "" && f.dedup != "off" && f.dedup != "memory:" && (kind != "bolt" || path == "") {
 		return usageError{fmt.Errorf("--dedup %s: not one of off, memory: and bolt:PATH", f.dedup)}
@@ -268,7 +276,8 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 			case <-ctx.Done():
 				return
 			case <-soon:
-				if n := s.recorder.Status().InFlight; n > 0 {
+				if status := s.recorder.Status(); status.InFlight+status.Long > 0 {
+					n := status.InFlight + status.Long
 					fmt.Fprintf(stderr, "warctee: stopping: %d exchanges have up to %s to end (a signal cuts them)\n", n, f.grace)
 				}
 			case sig := <-signals:

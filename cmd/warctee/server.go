@@ -15,6 +15,7 @@ import (
 	"github.com/warctee/warctee/mitm"
 	"github.com/warctee/warctee/proxy"
 	"github.com/warctee/warctee/recorder"
+	"github.com/warctee/warctee/resolve"
 )
 
 // A server is the running proxy: the parts of the program, put together.
@@ -60,8 +61,13 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	dialer := &net.Dialer{Control: proxy.RefuseSelf(s.listener.Addr())}
-	s.dial, o.Dial = dialer.DialContext, dialer.DialContext
+	resolver := &resolve.Resolver{Server: f.resolver, Control: proxy.RefuseSelf(s.listener.Addr()), Logger: log}
+	if !f.noDNS {
+		resolver.OnAnswer = func(a resolve.Answer) {
+			s.recorder.AddResource(recorder.Resource{URI: a.URI(), ContentType: "text/dns", Date: a.When, Addr: a.Server.Addr(), Block: a.Block()})
+		}
+	}
+	s.dial, o.Dial = resolver.DialContext, resolver.DialContext
 	o.OnFailure = s.failures.exchange
 	s.recorder, err = recorder.Open(o)
 	return err

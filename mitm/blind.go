@@ -21,8 +21,8 @@ func (in *Interceptor) blind(c *tunnelConn, why string) {
 	log := in.logger().With("authority", c.tunnel.Authority, "why", why)
 	up, err := in.dial(c.ctx, c.tunnel.Authority)
 	if err != nil {
-		c.Close()
 		in.failed(Failure{Time: start, Class: ClassBlindTunnel, Authority: c.tunnel.Authority, Err: err})
+		c.Close()
 		log.Warn("tunnel NOT RECORDED, and its origin cannot be reached", "error", err)
 		return
 	}
@@ -38,8 +38,8 @@ func (in *Interceptor) blind(c *tunnelConn, why string) {
 	wg.Wait()
 	stop()
 	up.Close()
-	c.Close()
 	in.failed(Failure{Time: start, Class: ClassBlindTunnel, Authority: c.tunnel.Authority, Bytes: sent.Load() + received.Load()})
+	c.Close() // after the report: Shutdown waits for it
 	log.Warn("tunnel NOT RECORDED", "sent", sent.Load(), "received", received.Load(), "took", time.Since(start))
 }
 

@@ -196,8 +196,8 @@ func (in *Interceptor) terminate(c *tunnelConn) {
 	defer cancel()
 	tc := tls.Server(c, in.tlsConfig)
 	if err := tc.HandshakeContext(ctx); err != nil {
-		c.Close()
 		in.handshakeFailed(c, err)
+		c.Close() // after the report: Shutdown waits for it
 		return
 	}
 	in.stats.tls.Add(1)

@@ -144,7 +144,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// In place: into a copy net/http would not put the trailer of the body.
 	*r = *r.WithContext(ctx)
 	p.engine.ServeHTTP(cw, r)
-	if !cw.http2 {
+	if !cw.http2 && r.Method != http.MethodConnect {
 		cw.limit() // for the end, which net/http writes
 	}
 }

@@ -245,3 +245,28 @@ func TestInterimResponseAroundThe100(t *testing.T) {
 		}
 	})
 }
+
+// The connection of a CONNECT has no deadline from the proxy: whoever
+// intercepts it sets its own, and HTTP/2 in it sets none.
+func TestTunnelsHaveNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tunnels := make(chan net.Conn, 1)
+		h := New(Options{Transport: &transport{}, Intercept: func(c net.Conn, _ string) { tunnels <- c }})
+		server := &http.Server{Handler: h}
+		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		go server.Serve(l) // ended by Close
+		defer server.Close()
+		c := l.dial()
+		defer c.Close()
+		io.WriteString(c, "CONNECT origin:443 HTTP/1.1\r\nHost: origin:443\r\n\r\n")
+		tunnel := <-tunnels
+		defer tunnel.Close()
+		time.Sleep(time.Hour)
+		go io.WriteString(tunnel, "hello") // ends at once, or with the connection
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(c, got); err != nil {
+			t.Errorf("through a tunnel that is an hour old came %q, %v", got, err)
+		}
+	})
+}

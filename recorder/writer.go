@@ -423,7 +423,8 @@ func (w *writer) loseAll(captures []*capture, err error) {
 func (w *writer) rotate() error {
 	w.sync()
 	err := w.set.Finish()
-	if err == nil {
+	if name := w.currentName(); err == nil && name != "" {
+		w.r.log.Info("a file was finished", "file", name)
 		w.name.Store("")
 	}
 	return err

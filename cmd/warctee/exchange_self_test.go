@@ -8,7 +8,7 @@ func TestTunnelToTheProxyItself(t *testing.T) {
 	t.Parallel()
 	t.Run("blind", func(t *testing.T) {
 		t.Parallel()
-		x := newScene(t, false, func(*recordFlags) {})
+		x := newScene(t, false, func(f *recordFlags) { f.failureLog = "off" })
 		c := x.tunnel(x.proxy.listener.Addr().String())
 		go c.listen() // ends with stop
 		c.send("\x00\x01binary")

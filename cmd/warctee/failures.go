@@ -45,17 +45,25 @@ func (l *failureLog) add(line failureLine) {
 		l.log.Error("cannot write the failure log", "file", l.path, "error", err)
 		return
 	}
+	if err := l.open(); err != nil {
+		l.log.Error("cannot open the failure log (--failure-log)", "error", err)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil {
-		if l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
-			l.log.Error("cannot open the failure log", "error", err)
-			return
-		}
-	}
 	if _, err := l.file.Write(append(text, '\n')); err != nil {
 		l.log.Error("cannot write the failure log", "error", err)
 	}
+}
+
+// open makes the file, unless it is open.
+func (l *failureLog) open() (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	}
+	return err
 }
 
 func (l *failureLog) close() error {

@@ -101,13 +101,14 @@ func envName(flag string) string {
 	return "WARCTEE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment sets the flags that are not on the command line. A flag that
+// fromEnvironment sets the flags that are not on the command line. An empty
+// variable counts as none. A flag that
 // may be repeated takes a line each.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var err error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(envName(f.Name))
-		if err != nil || !ok || f.Changed || f.Name == "help" {
+		if err != nil || !ok || value == "" || f.Changed || f.Name == "help" {
 			return
 		}
 		values := []string{value}

@@ -135,7 +135,7 @@ func TestGraceExceeded(t *testing.T) {
 			}
 			for _, s := range test.signals {
 				p.signal(s)
-				p.waitForLog("warctee: stopping: 1 exchanges")
+				p.waitForLog("warctee: stopping: 1 exchange has")
 			}
 			rest, err := io.ReadAll(in)
 			if err == nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -124,17 +125,29 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.printChromium, "print-chromium-flags", false, "print the flags that Chromium wants, as a line for a shell")
 }
 
+// maxInFlight bounds --max-in-flight: each exchange needs two connections.
+const maxInFlight = 100_000
+
 // check refuses what the parser of the flags could not.
 func (f *recordFlags) check() error {
 	if err := resolve.CheckServer(f.resolver); f.resolver != "" && err != nil {
 		return usageError{fmt.Errorf("--resolver: %w", err)}
 	}
-	host, _, err := net.SplitHostPort(f.listen)
+	host, port, err := net.SplitHostPort(f.listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
 	if err != nil {
-		return usageError{fmt.Errorf("--listen %s: not an address and a port", f.listen)}
+		return usageError{fmt.Errorf("--listen %s: not an address and a port, such as 127.0.0.1:8000", f.listen)}
+	}
+	if f.dir == "" {
+		return usageError{errors.New("--dir is empty")}
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return usageError{fmt.Errorf("--listen %s: only loopback addresses are allowed, since there is no access control yet", f.listen)}
+	}
+	if f.inFlight > maxInFlight {
+		return usageError{fmt.Errorf("--max-in-flight %d: more than %d", f.inFlight, maxInFlight)}
 	}
 	if f.inFlight < 1 || f.maxSize < 1 || f.timeout <= 0 || f.maxAge < 0 || f.grace < 0 {
 		return usageError{fmt.Errorf("--max-in-flight, --max-size and --timeout must be positive, --max-age and --grace not negative")}
@@ -200,7 +213,11 @@ func (f *recordFlags) openIndex(log *slog.Logger) (dedup.Index, error) {
 	if path == "" {
 		path = filepath.Join(f.dir, "dedup.bolt")
 	}
-	return dedup.OpenBolt(path, log)
+	index, err := dedup.OpenBolt(path, log)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--dedup)", err)
+	}
+	return index, nil
 }
 
 func (f *recordFlags) defaultCADir() error {
@@ -278,7 +295,7 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 			case <-soon:
 				if status := s.recorder.Status(); status.InFlight+status.Long > 0 {
 					n := status.InFlight + status.Long
-					fmt.Fprintf(stderr, "warctee: stopping: %d exchanges have up to %s to end (a signal cuts them)\n", n, f.grace)
+					fmt.Fprintf(stderr, "warctee: stopping: %s up to %s to end (a signal cuts it short)\n", english.Plural(n, "exchange has", "exchanges have"), f.grace)
 				}
 			case sig := <-signals:
 				if sig != syscall.SIGHUP {
@@ -301,19 +318,19 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 // summary tells a person what was done.
 func summary(s recorder.Status, blind int64, dir string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "warctee: %d responses and %d revisits recorded in %s", s.Responses, s.Revisits, dir)
+	fmt.Fprintf(&b, "warctee: %s and %s recorded in %s", english.Plural(int(s.Responses), "response", ""), english.Plural(int(s.Revisits), "revisit", ""), dir)
 	fmt.Fprintf(&b, " (%s, %s received, %s written)", english.Plural(int(s.Files), "file", ""), humanize.Bytes(uint64(s.Received)), humanize.Bytes(uint64(s.Written)))
 	for _, n := range []struct {
-		count int64
-		what  string
+		count     int64
+		what, all string
 	}{
-		{s.Truncated, "truncated"},
-		{s.Failures, "requests without a response"},
-		{blind, "tunnels not recorded"},
-		{s.Lost, "RESPONSES LOST"},
+		{s.Truncated, "truncated", "truncated"},
+		{s.Failures, "request without a response", "requests without a response"},
+		{blind, "tunnel not recorded", "tunnels not recorded"},
+		{s.Lost, "RESPONSE LOST", "RESPONSES LOST"},
 	} {
 		if n.count > 0 {
-			fmt.Fprintf(&b, "; %d %s", n.count, n.what)
+			fmt.Fprintf(&b, "; %s", english.Plural(int(n.count), n.what, n.all))
 		}
 	}
 	return b.String()

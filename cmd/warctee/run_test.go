@@ -477,7 +477,7 @@ func TestRunSignalCuts(t *testing.T) {
 	curl := tool(t, "curl")
 	plain, _ := origins(t, "127.0.0.1", http.HandlerFunc(trickle))
 	r := startRun(t, "--grace", "10m", "--", "sh", "-c", `"$0" -sN "$1" & until grep -q 'piece 0' stdout; do sleep 0.05; done`, curl, plain+"/endless")
-	for start := time.Now(); !strings.Contains(r.output("stderr"), "stopping: 1 exchanges"); time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); !strings.Contains(r.output("stderr"), "stopping: 1 exchange has"); time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > programPatience {
 			t.Fatalf("stderr says %q", r.output("stderr"))
 		}

@@ -69,8 +69,16 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 	}
 	s.dial, o.Dial = resolver.DialContext, resolver.DialContext
 	o.OnFailure = s.failures.exchange
-	s.recorder, err = recorder.Open(o)
-	return err
+	if s.recorder, err = recorder.Open(o); err != nil {
+		return fmt.Errorf("cannot record into %s (--dir): %w", f.dir, err)
+	}
+	if f.failureLog == "" || f.failureLog == "off" {
+		return nil
+	}
+	if err := s.failures.open(); err != nil { // rather now than with the first failure
+		return errors.Join(fmt.Errorf("cannot write the failure log (--failure-log): %w", err), s.recorder.Close(context.Background()))
+	}
+	return nil
 }
 
 // serve starts the proxy.
@@ -161,6 +169,7 @@ type serverStatus struct {
 	Responses    int64     `json:"responses"`
 	Revisits     int64     `json:"revisits"`
 	Truncated    int64     `json:"truncated"`
+	Incomplete   int64     `json:"incomplete"`
 	Failures     int64     `json:"failures"`
 	Lost         int64     `json:"lost"`
 	InFlight     int       `json:"in_flight"`
@@ -186,6 +195,7 @@ func (s *server) status(f *recordFlags) serverStatus {
 		Responses:    r.Responses,
 		Revisits:     r.Revisits,
 		Truncated:    r.Truncated,
+		Incomplete:   r.Incomplete,
 		Failures:     r.Failures,
 		Lost:         r.Lost,
 		InFlight:     r.InFlight,

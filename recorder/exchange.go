@@ -46,10 +46,9 @@ type exchange struct {
 
 // What was spoken with the origin, and with whom.
 type spoken struct {
-	addr    netip.AddrPort
-	tls     string // "tls/1.3", or "" without TLS
-	cipher  string // IANA name
-	version uint16
+	addr   netip.AddrPort
+	tls    string // "tls/1.3", or "" without TLS
+	cipher string // IANA name
 }
 
 func newSpoken(addr netip.AddrPort, state *tls.ConnectionState) spoken {
@@ -57,7 +56,6 @@ func newSpoken(addr netip.AddrPort, state *tls.ConnectionState) spoken {
 	if state != nil {
 		s.tls = strings.ToLower(strings.Replace(tls.VersionName(state.Version), " ", "/", 1))
 		s.cipher = tls.CipherSuiteName(state.CipherSuite)
-		s.version = state.Version
 	}
 	return s
 }

@@ -142,7 +142,7 @@ func (o *Options) setDefaults() error {
 	if o.Version != warc.V1_1 && o.Version != warc.V1_0 {
 		return fmt.Errorf("recorder: WARC version %q cannot be written; 1.1 and 1.0 can", o.Version)
 	}
-	if !validPrefix(o.Prefix) {
+	if !ValidPrefix(o.Prefix) {
 		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
 	}
 	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, int64(o.MaxInFlight), int64(o.MaxLong)) < 0 {
@@ -157,9 +157,9 @@ func (o *Options) setDefaults() error {
 // maxPrefix leaves room, in the 255 bytes of a file name, for the rest of it.
 const maxPrefix = 100
 
-// validPrefix reports whether a file name may start so: it also stands in
-// WARC-Filename.
-func validPrefix(prefix string) bool {
+// ValidPrefix reports whether Options.Prefix may be prefix, which starts the
+// names of files and so stands in WARC-Filename too.
+func ValidPrefix(prefix string) bool {
 	return utf8.ValidString(prefix) && len(prefix) <= maxPrefix && !strings.HasPrefix(prefix, ".") && !strings.HasPrefix(prefix, " ") &&
 		!strings.ContainsFunc(prefix, func(c rune) bool { return c == '/' || c == '\\' || unicode.IsControl(c) })
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -152,7 +151,7 @@ func (f *recordFlags) check() error {
 	if f.inFlight < 1 || f.maxSize < 1 || f.timeout <= 0 || f.maxAge < 0 || f.grace < 0 {
 		return usageError{fmt.Errorf("--max-in-flight, --max-size and --timeout must be positive, --max-age and --grace not negative")}
 	}
-	if strings.ContainsAny(f.prefix, "/\\") || strings.HasPrefix(f.prefix, ".") || strings.HasPrefix(f.prefix, " ") || len(f.prefix) > 100 || f.prefix == "" || !utf8.ValidString(f.prefix) || strings.ContainsFunc(f.prefix, isControl) {
+	if f.prefix == "" || !recorder.ValidPrefix(f.prefix) {
 		return usageError{fmt.Errorf("--prefix %q: a file name cannot start so: 1 to 100 bytes, no dot or space in front, no / \\ or control characters", f.prefix)}
 	}
 	if kind, path, _ := strings.Cut(f.dedup, ":"); f.dedup != "" && f.dedup != "off" && f.dedup != "memory:" && (kind != "bolt" || path == "") {

@@ -134,6 +134,7 @@ func (c *originConn) failAttempt(err error) {
 	a.deliver(event{err: &Error{Phase: PhaseReply, Class: "internal", Status: http.StatusInternalServerError, Err: errors.New("internal error, see the log")}})
 	if a.x.received != nil {
 		a.x.endBody(a.upload.stop(), "unspecified", a.x.bodyEnded(), err)
+		a.x.freePlace()
 	}
 }
 
@@ -195,6 +196,7 @@ func (c *originConn) serveReply(a *attempt) bool {
 	}
 	again := err == nil && whole && reply.Persistent && c.r == c.w && c.release()
 	x.endBody(whole, reason, cut, err)
+	x.freePlace()
 	return again
 }
 

@@ -37,6 +37,7 @@ type exchange struct {
 
 	mu       sync.Mutex
 	slot     *slots      // where it is counted; nil when no longer
+	place    string      // the key of the origin where it has one; "" when no longer
 	conn     *originConn // while the body is under way
 	reason   string      // why it was cut by us: a WARC-Truncated value
 	gone     bool        // the client no longer reads
@@ -192,6 +193,17 @@ func (x *exchange) becomeLong() {
 		if err := x.received.body.spill(); err != nil {
 			x.r.log.Warn("cannot move a long exchange to disk", "url", x.uri, "error", err)
 		}
+	}
+}
+
+// freePlace lets another exchange with the origin begin. It may be called
+// again.
+func (x *exchange) freePlace() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.place != "" {
+		x.r.pool.places.give(x.place)
+		x.place = ""
 	}
 }
 

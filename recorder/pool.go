@@ -27,6 +27,7 @@ type pool struct {
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	tls     *tls.Config
 	timeout time.Duration
+	places  *places
 
 	mu     sync.Mutex
 	idle   map[string][]*originConn // by scheme and address, the latest last
@@ -53,24 +54,30 @@ func newPool(o *Options) *pool {
 		dial:    o.Dial,
 		tls:     config,
 		timeout: o.Timeout,
+		places:  newPlaces(o.MaxConnsPerOrigin),
 		idle:    make(map[string][]*originConn),
 		open:    make(map[*originConn]struct{}),
 	}
 }
 
-func poolKey(scheme, addr string) string { return scheme + " " + addr }
+// origin returns the address that a request goes to, and the key of its origin
+// in the pool.
+func (o *originRequest) origin() (addr, key string) {
+	host, port := splitAuthority(o.scheme, o.authority)
+	addr = net.JoinHostPort(strings.TrimSuffix(host, "."), port)
+	return addr, o.scheme + " " + addr
+}
 
 // get returns a connection to the origin that a has been put on, and whether
 // it has been used before.
 func (p *pool) get(ctx context.Context, a *attempt) (c *originConn, reused bool, err error) {
-	host, port := splitAuthority(a.x.request.scheme, a.x.request.authority)
-	addr := net.JoinHostPort(strings.TrimSuffix(host, "."), port)
-	key := poolKey(a.x.request.scheme, addr)
+	addr, key := a.x.request.origin()
 	if !a.fresh {
 		if c := p.takeIdle(key, a); c != nil {
 			return c, true, nil
 		}
 	}
+	p.makeRoom(key)
 	c, err = p.connect(ctx, a.x.request.scheme, addr)
 	if err != nil {
 		return nil, false, err
@@ -112,12 +119,26 @@ func (p *pool) takeIdle(key string, a *attempt) *originConn {
 	}
 }
 
+// makeRoom closes an idle connection that cannot be taken, where another one
+// would be too many.
+func (p *pool) makeRoom(key string) {
+	used := p.places.used(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if list := p.idle[key]; len(list) > 0 && used+len(list) > p.places.max {
+		c := list[0]
+		p.removeLocked(c)
+		c.close()
+	}
+}
+
 // put makes c wait for another exchange. It returns false when there is no
 // room.
 func (p *pool) put(c *originConn) bool {
+	used := p.places.used(c.key) // the exchange that ends is one of them
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.total >= maxIdle || len(p.idle[c.key]) >= maxIdlePerOrigin {
+	if p.closed || p.total >= maxIdle || len(p.idle[c.key]) >= maxIdlePerOrigin || used+len(p.idle[c.key]) > p.places.max {
 		return false
 	}
 	c.idleSince = time.Now()

@@ -83,6 +83,9 @@ type Options struct {
 	// last longer than 10 s count towards MaxLong instead; default 4096.
 	MaxInFlight int
 	MaxLong     int
+	// MaxConnsPerOrigin bounds the connections to an origin; exchanges
+	// beyond it wait, for at most 30 s. Default 512.
+	MaxConnsPerOrigin int
 	// Timeout bounds silence: while connecting, before the reply, between
 	// two reads of a body. It is never a total. Default 60 s.
 	Timeout time.Duration
@@ -128,6 +131,7 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.MaxBody, 16<<30)
 	setDefault(&o.MaxInFlight, 256)
 	setDefault(&o.MaxLong, 4096)
+	setDefault(&o.MaxConnsPerOrigin, 512)
 	setDefault(&o.Timeout, time.Minute)
 	setDefault(&o.FinishBytes, 16<<20)
 	setDefault(&o.FinishTime, 30*time.Second)
@@ -145,7 +149,7 @@ func (o *Options) setDefaults() error {
 	if !ValidPrefix(o.Prefix) {
 		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
 	}
-	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, int64(o.MaxInFlight), int64(o.MaxLong)) < 0 {
+	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, int64(o.MaxInFlight), int64(o.MaxLong), int64(o.MaxConnsPerOrigin)) < 0 {
 		return errors.New("recorder: a size or number is negative")
 	}
 	if min(o.MaxAge, o.Timeout, o.FinishTime, o.SyncInterval) < 0 {

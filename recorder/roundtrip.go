@@ -59,17 +59,24 @@ func (r *Recorder) begin(req *http.Request) (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, key := request.origin()
+	if err := r.pool.places.take(req.Context(), key, r.closing); err != nil {
+		return nil, err
+	}
 	if err := r.admit(req.Context()); err != nil {
+		r.pool.places.give(key)
 		return nil, err
 	}
 	x := &exchange{
 		r:       r,
 		start:   time.Now(),
 		request: request,
+		place:   key,
 		uri:     targetURI(request.scheme, request.authority, request.target),
 		slot:    r.short,
 	}
 	if !r.track(x) {
+		x.freePlace()
 		x.freeSlot()
 		return nil, admissionError("shutting-down", errClosed)
 	}
@@ -81,6 +88,7 @@ func (x *exchange) abandon() {
 	if x.sent != nil {
 		x.sent.body.release()
 	}
+	x.freePlace()
 	x.freeSlot()
 	x.r.untrack(x)
 }

@@ -55,6 +55,7 @@ func (s *switched) Close() error {
 		s.c.close()
 		s.x.r.long.give()
 		s.c.pool.forget(s.c)
+		s.x.freePlace()
 	})
 	return nil
 }

@@ -51,6 +51,8 @@ type recordFlags struct {
 	failureLog     string
 	recordFailures bool
 
+	limits limitFlags
+
 	printChromium bool
 }
 
@@ -121,6 +123,7 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strict, "strict", false, "leave out the fields that the standard does not define")
 	flags.StringVar(&f.failureLog, "failure-log", "", "`FILE` for a line of JSON about everything that gave no response\nrecord, or off (default: DIR/failures.jsonl with the DIR of --dir)")
 	flags.BoolVar(&f.recordFailures, "record-failures", false, "write a metadata record for each exchange without a response")
+	f.limits.register(flags)
 	flags.BoolVar(&f.printChromium, "print-chromium-flags", false, "print the flags that Chromium wants, as a line for a shell")
 }
 
@@ -154,6 +157,9 @@ func (f *recordFlags) check() error {
 	if f.prefix == "" || !recorder.ValidPrefix(f.prefix) {
 		return usageError{fmt.Errorf("--prefix %q: a file name cannot start so: 1 to 100 bytes, no dot or space in front, no / \\ or control characters", f.prefix)}
 	}
+	if err := f.limits.check(); err != nil {
+		return err
+	}
 	if kind, path, _ := strings.Cut(f.dedup, ":"); f.dedup != "" && f.dedup != "off" && f.dedup != "memory:" && (kind != "bolt" || path == "") {
 		return usageError{fmt.Errorf("--dedup %s: not one of off, memory: and bolt:PATH", f.dedup)}
 	}
@@ -166,22 +172,24 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 		return recorder.Options{}, usageError{err}
 	}
 	o := recorder.Options{
-		Dir:              f.dir,
-		Prefix:           f.prefix,
-		MaxSize:          int64(f.maxSize),
-		MaxAge:           f.maxAge,
-		Version:          warc.Version(f.version.value),
-		Digest:           digest,
-		Plain:            f.compress.value == "none",
-		Software:         "warctee/" + version,
-		Warcinfo:         f.warcinfo,
-		MaxBody:          int64(f.maxBody),
-		MaxInFlight:      f.inFlight,
-		Timeout:          f.timeout,
-		InsecureUpstream: f.insecure,
-		Strict:           f.strict,
-		RecordFailures:   f.recordFailures,
-		Logger:           log,
+		Dir:               f.dir,
+		Prefix:            f.prefix,
+		MaxSize:           int64(f.maxSize),
+		MaxAge:            f.maxAge,
+		Version:           warc.Version(f.version.value),
+		Digest:            digest,
+		Plain:             f.compress.value == "none",
+		Software:          "warctee/" + version,
+		Warcinfo:          f.warcinfo,
+		MaxBody:           int64(f.maxBody),
+		MaxInFlight:       f.inFlight,
+		MaxLong:           f.limits.maxLong,
+		MaxConnsPerOrigin: f.limits.maxConnsPerOrigin,
+		Timeout:           f.timeout,
+		InsecureUpstream:  f.insecure,
+		Strict:            f.strict,
+		RecordFailures:    f.recordFailures,
+		Logger:            log,
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = recorder.Unlimited

@@ -2,11 +2,11 @@ package recorder
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
 	"compress/zlib"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/andybalholm/brotli"
 	"github.com/gabriel-vasile/mimetype"
@@ -23,6 +23,14 @@ const (
 	identifyWindow = 8 << 20 // memory of a zstd decoder, which the input chooses
 )
 
+// A lookBuffer is what a look at a payload needs.
+type lookBuffer struct {
+	raw   *bufio.Reader
+	start [identifyBytes]byte
+}
+
+var lookBuffers = sync.Pool{New: func() any { return &lookBuffer{raw: bufio.NewReaderSize(nil, 4<<10)} }}
+
 // identify returns the media type of a payload by its first octets
 // (WARC-Identified-Payload-Type, WARC 1.1 §5.14), after content-codings have been
 // removed. It never looks at the Content-Type field. It returns "" for an empty
@@ -37,23 +45,25 @@ func (x *exchange) identify() (mediaType string) {
 			mediaType = ""
 		}
 	}()
-	walk := http1.NewBody(x.reply.Framing, false)
-	payload := io.Reader(&entityReader{walk: walk, raw: bufio.NewReaderSize(io.LimitReader(x.received.body.reader(), identifyRaw), 4<<10)})
 	codings := x.reply.Tokens("Content-Encoding")
 	if len(codings) > maxCodings {
 		return ""
 	}
+	look := lookBuffers.Get().(*lookBuffer)
+	defer lookBuffers.Put(look)
+	look.raw.Reset(io.LimitReader(x.received.body.reader(), identifyRaw))
+	defer look.raw.Reset(nil)
+	payload := io.Reader(&entityReader{walk: http1.NewBody(x.reply.Framing, false), raw: look.raw})
 	for i := len(codings) - 1; i >= 0; i-- { // the last was applied last (RFC 9110 §8.4)
 		if payload = decoder(codings[i], payload); payload == nil {
 			return ""
 		}
 	}
-	start := make([]byte, identifyBytes)
-	n, err := io.ReadFull(payload, start)
+	n, err := io.ReadFull(payload, look.start[:])
 	if n == 0 && err != nil {
 		return ""
 	}
-	mediaType, _, _ = strings.Cut(mimetype.Detect(start[:n]).String(), ";")
+	mediaType, _, _ = strings.Cut(mimetype.Detect(look.start[:n]).String(), ";")
 	return mediaType
 }
 
@@ -103,7 +113,7 @@ func inflate(r io.Reader) io.Reader {
 type entityReader struct {
 	walk *http1.Body
 	raw  *bufio.Reader
-	data []byte
+	data []byte // of its buffer, which stays until more is asked for
 }
 
 func (e *entityReader) Read(p []byte) (int, error) {
@@ -119,7 +129,7 @@ func (e *entityReader) Read(p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		e.data = bytes.Clone(data)
+		e.data = data
 		e.raw.Discard(n)
 	}
 	n := copy(p, e.data)

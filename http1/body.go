@@ -27,6 +27,8 @@ const (
 	maxChunkLine = 16 << 10
 	maxTrailer   = 64 << 10
 	maxStrict    = 4000 // of either in a request: net/http's server takes little more
+
+	maxStrictDigits = 16 // of a chunk size in a request, as with net/http
 )
 
 // parseLength parses 1*DIGIT that fits an int64 (RFC 9110 §8.6).
@@ -63,7 +65,8 @@ const (
 )
 
 // NewBody starts at the first byte after the head. A strict one refuses, in
-// chunked framing, bare LF and white space around the size.
+// chunked framing, bare LF, white space around the size, and extensions and
+// trailer lines that are not valid.
 func NewBody(f Framing, strict bool) *Body {
 	b := &Body{strict: strict, kind: f.Kind}
 	switch {
@@ -89,6 +92,15 @@ func (b *Body) Trailer() []Field {
 		return nil
 	}
 	return parseFields(b.line)
+}
+
+// Pending returns how many of the bytes that were consumed are the beginning of
+// a trailer section that may still be refused.
+func (b *Body) Pending() int {
+	if b.state != inTrailer {
+		return 0
+	}
+	return len(b.line)
 }
 
 // Next consumes n bytes from the start of p, of which data (a part of them,
@@ -219,8 +231,11 @@ func (b *Body) parseSize(line []byte) (int64, error) {
 		digits = trimBlank(digits)
 	}
 	bad := refuse(http.StatusBadRequest, "the chunk size %.40q is not a hexadecimal number", digits)
-	if len(digits) == 0 || bytes.ContainsFunc(ext, isControl) {
+	if len(digits) == 0 || bytes.ContainsFunc(ext, isControl) || b.strict && len(digits) > maxStrictDigits {
 		return 0, bad
+	}
+	if b.strict && !isChunkExt(line[len(digits):]) {
+		return 0, refuse(http.StatusBadRequest, "the chunk extension %.40q is not valid", ext)
 	}
 	size := int64(0)
 	for _, c := range digits {
@@ -231,6 +246,52 @@ func (b *Body) parseSize(line []byte) (int64, error) {
 		size = size<<4 | d
 	}
 	return size, nil
+}
+
+// isChunkExt reports whether s is a chunk-ext (RFC 9112 §7.1.1).
+func isChunkExt(s []byte) bool {
+	for len(s) > 0 {
+		rest, ok := bytes.CutPrefix(trimBlank(s), []byte{';'})
+		if !ok {
+			return false
+		}
+		if rest, ok = cutToken(trimBlank(rest)); !ok {
+			return false
+		}
+		if value, has := bytes.CutPrefix(trimBlank(rest), []byte{'='}); has {
+			value = trimBlank(value)
+			if rest, ok = cutToken(value); !ok {
+				if rest, ok = cutQuoted(value); !ok {
+					return false
+				}
+			}
+		}
+		s = rest
+	}
+	return true
+}
+
+func cutToken(s []byte) (rest []byte, ok bool) {
+	n := 0
+	for n < len(s) && isTokenByte(s[n]) {
+		n++
+	}
+	return s[n:], n > 0
+}
+
+func cutQuoted(s []byte) (rest []byte, ok bool) {
+	if len(s) == 0 || s[0] != '"' {
+		return s, false
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return s[i+1:], true
+		}
+	}
+	return s, false
 }
 
 func hexDigit(c byte) (int64, bool) {

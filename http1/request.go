@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,12 +10,29 @@ import (
 
 // Bounds on the head of a request. They are far above what browsers send.
 const (
-	MaxRequestHead   = 128 << 10 // bytes of first line and fields
-	MaxRequestFields = 64 << 10  // bytes of the fields alone
+	MaxRequestFields = 64 << 10 // bytes of the fields
 	MaxFieldCount    = 256
 	MaxTarget        = 64 << 10 // bytes
 	maxMethod        = 64       // bytes
 )
+
+// Limits bound the head of a request. Fields that are zero mean the default.
+type Limits struct {
+	Target     int // bytes of the request target; default MaxTarget
+	Fields     int // bytes of the header fields; default MaxRequestFields
+	FieldCount int // default MaxFieldCount
+}
+
+// WithDefaults returns the limits with the defaults filled in.
+func (l Limits) WithDefaults() Limits {
+	return Limits{cmp.Or(l.Target, MaxTarget), cmp.Or(l.Fields, MaxRequestFields), cmp.Or(l.FieldCount, MaxFieldCount)}
+}
+
+// Head returns how many bytes a whole head can have.
+func (l Limits) Head() int {
+	l = l.WithDefaults()
+	return maxMethod + l.Target + len("  HTTP/1.1\r\n") + l.Fields
+}
 
 // A Request is the head of a request.
 type Request struct {
@@ -25,14 +43,25 @@ type Request struct {
 	Framing Framing
 }
 
+// ParseRequest understands the head of a request that ends with raw, within the
+// default limits.
+func ParseRequest(raw []byte) (*Request, error) { return Limits{}.ParseRequest(raw) }
+
 // ParseRequest understands the head of a request that ends with raw. What could
 // be understood in two ways is refused; see RFC 9112 §3, §5, §6.1 and §6.3.
 // The error is an [*Error].
-func ParseRequest(raw []byte) (*Request, error) {
-	r := &Request{Head: parseHead(raw)}
+func (l Limits) ParseRequest(raw []byte) (*Request, error) {
+	l = l.WithDefaults()
+	line, rest := cutLine(raw)
+	r := &Request{Head: Head{Raw: raw, Line: trimLineEnd(line)}}
 	// The first line is judged first: of a request line that makes no sense
-	// nothing else does.
-	for _, check := range []func() *Error{r.parseLine, r.checkSize, r.checkLineEnds, r.checkFields, r.checkHost, r.parseFraming} {
+	// nothing else does. The fields are counted before they are parsed, which
+	// takes far more memory than a short line.
+	if err := cmp.Or(r.parseLine(l.Target), l.checkSize(rest)); err != nil {
+		return nil, err
+	}
+	r.Fields = parseFields(rest)
+	for _, check := range []func() *Error{r.checkLineEnds, r.checkFields, r.checkHost, r.parseFraming} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -44,7 +73,18 @@ func refuse(status int, format string, args ...any) *Error {
 	return &Error{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
-func (r *Request) parseLine() *Error {
+// checkSize looks at a field section, which ends with an empty line.
+func (l Limits) checkSize(fields []byte) *Error {
+	if n := len(fields); n > l.Fields {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "the header fields have %d bytes, more than %d", n, l.Fields)
+	}
+	if n := bytes.Count(fields, []byte{'\n'}) - 1; n > l.FieldCount {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "there are %d header fields, more than %d", n, l.FieldCount)
+	}
+	return nil
+}
+
+func (r *Request) parseLine(maxTarget int) *Error {
 	method, rest, ok1 := bytes.Cut(r.Line, []byte{' '})
 	target, version, ok2 := bytes.Cut(rest, []byte{' '})
 	if !ok1 || !ok2 || len(target) == 0 {
@@ -57,8 +97,8 @@ func (r *Request) parseLine() *Error {
 	if err != nil {
 		return err
 	}
-	if len(target) > MaxTarget {
-		return refuse(http.StatusRequestURITooLong, "the request target has %d bytes, more than %d", len(target), MaxTarget)
+	if len(target) > maxTarget {
+		return refuse(http.StatusRequestURITooLong, "the request target has %d bytes, more than %d", len(target), maxTarget)
 	}
 	for _, c := range target {
 		if c <= ' ' || c == 0x7f {
@@ -84,16 +124,6 @@ func parseVersion(v []byte) (minor int, err *Error) {
 	}
 	// A later minor version is compatible with 1.1 (RFC 9110 §2.5).
 	return min(int(v[7]-'0'), 1), nil
-}
-
-func (r *Request) checkSize() *Error {
-	if n := len(r.Raw) - len(r.Line); n > MaxRequestFields {
-		return refuse(http.StatusRequestHeaderFieldsTooLarge, "the header fields have %d bytes, more than %d", n, MaxRequestFields)
-	}
-	if n := len(r.Fields); n > MaxFieldCount {
-		return refuse(http.StatusRequestHeaderFieldsTooLarge, "there are %d header fields, more than %d", n, MaxFieldCount)
-	}
-	return nil
 }
 
 // checkLineEnds refuses lines that do not end in CR LF, and CR or NUL elsewhere.

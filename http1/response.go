@@ -106,7 +106,7 @@ func (r *Response) persistent() bool {
 func (r *Response) transferCoding() (chunked bool, err *Error) {
 	for _, t := range r.Tokens("Transfer-Encoding") {
 		switch {
-		case strings.EqualFold(t, "identity"):
+		case strings.EqualFold(t, "identity") && !chunked: // which comes last, or is not the framing
 		case strings.EqualFold(t, "chunked") && !chunked:
 			chunked = true
 		default:

@@ -1,10 +1,13 @@
 package warc
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress"
@@ -14,13 +17,15 @@ import (
 // deflateLevel is where klauspost/compress is still fast.
 const deflateLevel = 5
 
-// sampleSize is how much of a block is read to see whether it compresses.
-const sampleSize = 64 << 10
+// maxShort is the size up to which blocks are compressed with a coding that was
+// made beforehand, which takes several times less. What is bigger would get too
+// long.
+const maxShort = 2 << 10
 
-// minSample is the size from which that is asked at all.
-const minSample = 4 << 10
+// maxHead bounds what is taken for the head of a message.
+const maxHead = 16 << 10
 
-// incompressible is the estimate below which a block is stored: package
+// incompressible is the estimate below which a payload is stored: package
 // compress calls what is above it likely to compress.
 const incompressible = 0.1
 
@@ -36,127 +41,194 @@ type Deflated struct {
 	Size int64  // octets of them, before compression
 }
 
-// A deflater is big, and so is pooled.
-type deflater struct {
-	*flate.Writer
-	out appender // where AppendMemberStart lets it write
+// pieceSize is how much of a block is read at once: together with the end of
+// the record no more than a stored block can have.
+const pieceSize = maxStored - len(recordEnd)
+
+// room is how much longer the head of a piece can get that does not compress,
+// together with the start of a stored block.
+const room = 32
+
+// A packer compresses a block. It is big, and so is pooled.
+type packer struct {
+	dst   io.Writer
+	block io.Reader
+	end   bool // of the block, was read
+	Deflated
+	buf [room + maxStored]byte // a piece, behind the room
+	w   bitWriter
 }
 
-type appender struct{ b []byte }
-
-func (a *appender) Write(p []byte) (int, error) {
-	a.b = append(a.b, p...)
-	return len(p), nil
-}
-
-func newPool(level int) *sync.Pool {
-	return &sync.Pool{New: func() any {
-		w, err := flate.NewWriter(nil, level)
-		if err != nil {
-			panic(err) // level is a constant of this package
-		}
-		return &deflater{Writer: w}
-	}}
-}
-
-var (
-	deflaters = newPool(deflateLevel)
-	storers   = newPool(flate.NoCompression)
-)
-
-// buffers are for reading blocks.
-var buffers = sync.Pool{New: func() any { return new([sampleSize]byte) }}
+var packers = sync.Pool{New: func() any { return new(packer) }}
 
 // Deflate compresses the block and the CRLF CRLF that ends its record to dst,
 // as the rest of a deflate stream (RFC 1951): the last block is marked so. A
-// block that does not compress is stored. A nil block is an empty one. It is
+// payload that does not compress is stored. A nil block is an empty one. It is
 // safe for concurrent use. Errors are those of block and dst.
 func Deflate(dst io.Writer, block io.Reader) (Deflated, error) {
-	var d Deflated
-	buf := buffers.Get().(*[sampleSize]byte)
-	defer buffers.Put(buf)
-	n, end, err := readFull(block, buf[:])
-	if err != nil {
-		return d, err
-	}
-	pool := deflaters
-	if !compresses(buf[:n]) {
-		pool = storers
-	}
-	w := pool.Get().(*deflater)
-	w.Reset(dst)
+	z := packers.Get().(*packer)
+	z.dst, z.block, z.end, z.Deflated = dst, block, block == nil, Deflated{}
 	defer func() {
-		w.Reset(nil) // lets go of dst
-		pool.Put(w)
+		z.dst, z.block = nil, nil
+		packers.Put(z)
 	}()
-	for {
-		if err := d.write(w, buf[:n]); err != nil {
-			return d, err
-		}
-		if end {
-			break
-		}
-		if n, end, err = readFull(block, buf[:]); err != nil {
-			return d, err
-		}
+	piece, err := z.next()
+	if err != nil {
+		return z.Deflated, err
 	}
-	if err := d.write(w, append(buf[:0], recordEnd...)); err != nil {
-		return d, err
+	head := headLength(bytes.TrimSuffix(piece, []byte(recordEnd)))
+	switch {
+	case z.end && len(piece) <= maxShort && z.short(piece):
+		_, err = z.Write(z.w.b)
+	case compresses(piece[head:]):
+		err = z.compress(piece)
+	default:
+		err = z.store(piece, head)
 	}
-	if err := w.Close(); err != nil {
-		return d, fmt.Errorf("warc: writing the compressed block: %w", err)
-	}
-	return d, nil
+	return z.Deflated, err
 }
 
-func (d *Deflated) write(w io.Writer, p []byte) error {
-	d.CRC = crc32.Update(d.CRC, crc32.IEEETable, p)
-	d.Size += int64(len(p))
-	if _, err := w.Write(p); err != nil {
-		return fmt.Errorf("warc: writing the compressed block: %w", err)
-	}
-	return nil
-}
-
-// readFull fills buf, or reports the end of the block.
-func readFull(block io.Reader, buf []byte) (n int, end bool, err error) {
-	if block == nil {
-		return 0, true, nil
-	}
-	for n < len(buf) {
-		m, err := block.Read(buf[n:])
+// next reads the next piece of the block. The last one has the end of the
+// record.
+func (z *packer) next() ([]byte, error) {
+	n := 0
+	for n < pieceSize && !z.end {
+		m, err := z.block.Read(z.buf[room:][n:pieceSize])
 		n += m
 		if err == io.EOF {
-			return n, true, nil
-		}
-		if err != nil {
-			return n, false, fmt.Errorf("warc: reading the block: %w", err)
+			z.end = true
+		} else if err != nil {
+			return nil, fmt.Errorf("warc: reading the block: %w", err)
 		}
 	}
-	return n, false, nil
+	piece := z.buf[room:][:n]
+	if z.end {
+		piece = append(piece, recordEnd...)
+	}
+	z.CRC = crc32.Update(z.CRC, crc32.IEEETable, piece)
+	z.Size += int64(len(piece))
+	return piece, nil
 }
 
-// compresses judges by the second half of the sample, because the first may be
-// the head of a message.
-func compresses(sample []byte) bool {
-	return len(sample) < minSample || compress.Estimate(sample[len(sample)/2:]) >= incompressible
+// Write writes to dst.
+func (z *packer) Write(p []byte) (int, error) {
+	n, err := z.dst.Write(p)
+	if err != nil {
+		err = fmt.Errorf("warc: writing the compressed block: %w", err)
+	}
+	return n, err
+}
+
+// short compresses a whole block to w, unless that is better done in another
+// way.
+func (z *packer) short(block []byte) bool {
+	z.w = bitWriter{b: z.w.b[:0]}
+	if len(block) < minDescribed {
+		z.w.block(block, &ofMessages, true)
+	} else if !z.w.encode(block, &ofMessages, true) || len(z.w.b) >= len(block) {
+		return false
+	}
+	z.w.align()
+	return true
+}
+
+// store writes a block whose payload does not compress.
+func (z *packer) store(piece []byte, head int) (err error) {
+	z.w = bitWriter{b: z.w.b[:0]}
+	if head > 0 {
+		z.w.block(piece[:head], &ofMessages, false)
+	}
+	for {
+		z.w.stored(len(piece)-head, z.end)
+		// Where the head was is room for what was written instead of it.
+		start := room + head - len(z.w.b)
+		copy(z.buf[start:], z.w.b)
+		if _, err := z.Write(z.buf[start : room+len(piece)]); err != nil || z.end {
+			return err
+		}
+		z.w.b, head = z.w.b[:0], 0
+		if piece, err = z.next(); err != nil {
+			return err
+		}
+	}
+}
+
+// compress writes a block that compresses.
+func (z *packer) compress(piece []byte) (err error) {
+	w := deflaters.Get().(*deflater)
+	defer deflaters.Put(w)
+	w.buf.Reset(z)
+	w.Reset(w.buf)
+	for {
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+		if z.end {
+			break
+		}
+		if piece, err = z.next(); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return w.buf.Flush()
+}
+
+// A deflater is big, and so is pooled. It writes often, and little each time.
+type deflater struct {
+	*flate.Writer
+	buf *bufio.Writer
+}
+
+var deflaters = sync.Pool{New: func() any {
+	w, err := flate.NewWriter(nil, deflateLevel)
+	if err != nil {
+		panic(err) // deflateLevel is a constant
+	}
+	return &deflater{w, bufio.NewWriterSize(nil, 32<<10)}
+}}
+
+// headLength returns the length of the head of a message, with the empty line
+// at its end. In other blocks it is that of any text, or 0.
+func headLength(p []byte) int {
+	const end = "\r\n\r\n"
+	if i := bytes.Index(p[:min(len(p), maxHead)], []byte(end)); i >= 0 {
+		return i + len(end)
+	}
+	return 0
+}
+
+// compresses judges a payload by some samples. None is from its start: a format
+// is declared there.
+func compresses(payload []byte) bool {
+	const size, most = 1 << 10, 8
+	n := min(len(payload)/(2*size), most)
+	if n == 0 {
+		return compress.Estimate(payload) >= incompressible
+	}
+	var samples [most * size]byte
+	for i := range n {
+		at := (len(payload) - size) * (i + 1) / (n + 1)
+		copy(samples[i*size:], payload[at:at+size])
+	}
+	return compress.Estimate(samples[:n*size]) >= incompressible
 }
 
 // AppendMemberStart appends the start of a gzip member to dst: its head and the
 // record's header, in deflate blocks that end at a byte. What [Deflate] wrote
 // comes next, then [AppendMemberEnd] of the same header.
 func AppendMemberStart(dst, header []byte) []byte {
-	w := deflaters.Get().(*deflater)
-	w.out.b = append(dst, gzipHead...)
-	w.Reset(&w.out)
-	// Nothing here fails, because an appender does not.
-	w.Write(header)
-	w.Flush()
-	out := w.out.b
-	w.out.b = nil
-	w.Reset(nil)
-	deflaters.Put(w)
-	return out
+	w := bitWriter{b: slices.Grow(dst, len(gzipHead)+len(header))}
+	w.b = append(w.b, gzipHead...)
+	for len(header) > maxChunk {
+		w.block(header[:maxChunk], &ofRecords, false)
+		header = header[maxChunk:]
+	}
+	w.block(header, &ofRecords, false)
+	w.stored(0, false)
+	return w.b
 }
 
 // AppendMemberEnd appends the end of a gzip member to dst (RFC 1952 §2.3.1):
@@ -174,29 +246,31 @@ func AppendMemberEnd(dst, header []byte, d Deflated) []byte {
 // multiplies it by x⁸ⁿ, and the CRC of what was appended is added. The
 // inversions at both ends cancel out.
 func combineCRC(a, b uint32, n int64) uint32 {
-	const x8 = 1 << (31 - 8) // bit 31 is the coefficient of x⁰
-	power, square := uint32(1<<31), uint32(x8)
-	for ; n > 0; n >>= 1 {
+	for i := 0; n > 0; i++ {
 		if n&1 != 0 {
-			power = multiplyCRC(power, square)
+			a = multiplyCRC(a, powers[i])
 		}
-		square = multiplyCRC(square, square)
+		n >>= 1
 	}
-	return multiplyCRC(a, power) ^ b
+	return a ^ b
 }
 
-// multiplyCRC multiplies two polynomials modulo the generator.
-func multiplyCRC(a, b uint32) uint32 {
-	product := uint32(0)
-	for ; a != 0; a <<= 1 { // from x⁰ up
-		if a&(1<<31) != 0 {
-			product ^= b
-		}
-		carry := b & 1
-		b >>= 1
-		if carry != 0 {
-			b ^= crc32.IEEE
-		}
+// powers are x⁸, x¹⁶, x³² and so on.
+var powers = func() (p [63]uint32) {
+	p[0] = 1 << (31 - 8) // bit 31 is the coefficient of x⁰
+	for i := range len(p) - 1 {
+		p[i+1] = multiplyCRC(p[i], p[i])
+	}
+	return p
+}()
+
+// multiplyCRC multiplies two polynomials modulo the generator. It has no
+// branches, because nobody could predict them.
+func multiplyCRC(a, b uint32) (product uint32) {
+	for range 32 { // from x⁰ up
+		product ^= b & -(a >> 31)
+		a <<= 1
+		b = b>>1 ^ crc32.IEEE&-(b&1)
 	}
 	return product
 }

@@ -52,7 +52,7 @@ func text(n int) []byte {
 }
 
 func TestMember(t *testing.T) {
-	for _, n := range []int{0, 1, 15, 16, minSample - 1, minSample, 32 << 10, 32<<10 + 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 128 << 10, 1 << 20, 1<<20 + 3} {
+	for _, n := range []int{0, 1, 15, 16, maxShort - 1, maxShort, maxShort + 1, 32 << 10, 32<<10 + 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 128 << 10, 1 << 20, 1<<20 + 3} {
 		for kind, block := range map[string][]byte{"text": text(n), "noise": noise(n), "zeros": make([]byte, n)} {
 			for _, header := range []string{"", "H", "WARC/1.1\r\nA: b\r\n\r\n", strings.Repeat("x", 100_000)} {
 				member := assemble(t, []byte(header), bytes.NewReader(block))
@@ -189,10 +189,10 @@ func TestCompresses(t *testing.T) {
 		block []byte
 		want  bool
 	}{
-		{"nothing", nil, true},
-		{"too little to know", noise(minSample - 1), true},
-		{"text", text(sampleSize), true},
-		{"noise", noise(sampleSize), false},
+		{"nothing", nil, false},
+		{"little noise", noise(1000), false},
+		{"text", text(64 << 10), true},
+		{"noise", noise(64 << 10), false},
 		{"noise behind a head", append([]byte(head), noise(10_000)...), false},
 		{"text behind a head", append([]byte(head), text(10_000)...), true},
 	} {

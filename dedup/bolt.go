@@ -96,7 +96,7 @@ func openStore(path string) (*store, error) {
 	case err == nil:
 		return s, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
-		err = errors.New("another process is using it; stop that one or choose another file")
+		err = errors.New("another process is using it; stop that one or choose another file (--dedup)")
 	case !isDatabase(path):
 		s.abandon()
 		return nil, fmt.Errorf("it is not a dedup index, nor a damaged one; name another file")

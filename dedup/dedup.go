@@ -20,7 +20,8 @@
 // # Layout of the bbolt file
 //
 // One bucket, "captures 1". The key is the digest as text, as it is in the WARC
-// header. The value is
+// header; with SHA-1 a space and the SHA-256 follow, so that two payloads with
+// the same SHA-1, which can be made, are told from each other. The value is
 //
 //	+--------+---------+---------+----------+------------+-------+-------+
 //	| CRC-32 | offset  | length  | recordID | target URI | date  | file  |
@@ -56,7 +57,7 @@ type Capture struct {
 
 // An Entry is the capture of one payload.
 type Entry struct {
-	Digest  string // as in WARC-Payload-Digest
+	Digest  string // as in WARC-Payload-Digest; a sha1 one, which can be forged, with a space and the sha256 one behind it
 	Capture Capture
 }
 

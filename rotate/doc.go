@@ -13,7 +13,10 @@
 //     survives a power cut.
 //   - An append failed: the file still ends behind the last whole append, and
 //     the next append may succeed. [ErrBroken]: it may not; call
-//     [File.SetAside] and append again whatever was not durable.
+//     [File.Salvage], or [File.SetAside] when that goes on failing, and append
+//     again whatever was not durable.
+//   - Nothing works any more, because the disk is full or gone: [Set.Probe]
+//     now and then tells when it is worth trying again.
 //   - [Set.Expire] from a ticker, [Set.Finish] when somebody wants to have the
 //     files now, [Set.Close] at the end.
 //

@@ -146,6 +146,11 @@ func (f *faultFS) SyncDir(name string) error {
 	return f.run("syncdir", name, func() error { f.undo = nil; return nil })
 }
 
+func (f *faultFS) Free(dir string) (free, total uint64, err error) {
+	err = f.run("free", dir, func() (err error) { free, total, err = f.real.Free(dir); return err })
+	return free, total, err
+}
+
 // cutPower takes back what is not durable.
 func (f *faultFS) cutPower() {
 	for i := len(f.undo) - 1; i >= 0; i-- {

@@ -16,13 +16,17 @@ import (
 // knows what is behind its last good byte. It has to be set aside.
 var ErrBroken = errors.New("the file is broken")
 
-// ErrLeft is in the error of [File.SetAside] when the file, with all that was
+// ErrLeft is in the error of [File.Salvage] when the file, with all that was
 // appended to it, keeps its name until the next Open.
 var ErrLeft = errors.New("the file keeps its temporary name")
 
-// ErrLost is in the error of [File.SetAside] when good appends are not under a
+// ErrLost is in the error of [File.Salvage] when good appends are not under a
 // final name.
 var ErrLost = errors.New("good appends are not under a final name")
+
+// ErrSource is in the error of [File.Append] when it was a part that could not
+// be read: nothing is wrong with the file.
+var ErrSource = errors.New("what is to be appended cannot be read")
 
 var errFinished = errors.New("the file is finished")
 
@@ -83,7 +87,7 @@ func (f *File) create() (err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f.h, err = fsys.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	f.h, err = fsys.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, f.set.options.FileMode)
 	if err != nil {
 		return err
 	}
@@ -92,7 +96,7 @@ func (f *File) create() (err error) {
 		err = fsys.SyncDir(f.set.options.Dir)
 	}
 	if err != nil {
-		return errors.Join(err, f.remove())
+		return errors.Join(err, f.set.discard(f))
 	}
 	return nil
 }
@@ -118,7 +122,8 @@ func (f *File) begin() error {
 // where they begin and how many bytes they are together.
 //
 // After an error that is not [ErrBroken] the file is as it was before. Still,
-// an error in writing should be the last one: SetAside keeps what is good.
+// an error in writing (one that is not [ErrSource]) should be the last one:
+// Salvage keeps what is good.
 func (f *File) Append(parts ...io.Reader) (offset, length int64, err error) {
 	if err := f.usable(); err != nil {
 		return 0, 0, fmt.Errorf("append to %s: %w", f.name, err)
@@ -160,7 +165,7 @@ func (f *File) copy(r io.Reader) (length int64, err error) {
 			if err == io.EOF {
 				ended = true
 			} else if err != nil {
-				return 0, fmt.Errorf("read what is to be appended: %w", err)
+				return 0, fmt.Errorf("%w: %w", ErrSource, err)
 			}
 		}
 		if n == 0 {
@@ -234,7 +239,7 @@ func (f *File) check() error {
 // done is not done again when it is called after an error.
 func (f *File) finish() error {
 	if f.err != nil && f.size == f.synced {
-		return f.SetAside(f.size) // no append is at risk
+		return f.Salvage(f.size) // no append is at risk
 	}
 	if f.err == nil && f.size == f.first {
 		return f.remove()
@@ -261,6 +266,11 @@ func (f *File) close() error {
 func (f *File) rename() error {
 	if !f.renamed {
 		path, err := f.renameTo(f.set.path(f.name))
+		if errors.Is(err, fs.ErrNotExist) {
+			if gone := f.gone(f.size, err); gone != nil || f.done {
+				return gone
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("finish %s, which is whole: %w", f.name, err)
 		}
@@ -309,53 +319,82 @@ func other(name string, i int) string {
 // remove does away with a file in which there are no appends.
 func (f *File) remove() error {
 	f.close()
-	if err := f.set.fs.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := f.set.fs.Remove(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = f.set.own() // it is gone, or the whole directory is away
+	}
+	if err != nil {
 		return fmt.Errorf("remove the empty file: %w", err)
 	}
 	f.done = true
 	return nil
 }
 
-// SetAside ends a file to which a write failed or of which a Sync failed. The
+// Salvage ends a file to which a write failed or of which a Sync failed. The
 // next Current of its series returns a new one.
 //
 // The file is cut back to good, which must be the end of a whole append, and
 // finished under its name. After a failed Sync nothing behind Synced is kept,
-// whatever good says. A file that cannot be cut back, or of which nothing but
-// the preamble is good, is renamed to NAME.bad-TIME.
+// whatever good says. A file of which nothing but the preamble is good is
+// removed.
 //
-// With [ErrLost] in the error appends before good are not in a file under a
-// final name. With [ErrLeft] the file could not even be renamed: all that was
-// appended to it may come back when its directory is recovered, so nothing of it
-// may be appended elsewhere; it may be set aside again. With any other error
-// the file is as it should be but for its name, which Finish tries again.
-func (f *File) SetAside(good int64) error {
-	if f.done {
+// With [ErrLeft] in the error it could not be cut back, or not be renamed, or
+// the directory is away: all
+// that was appended to it may come back when its directory is recovered, so
+// nothing of it may be appended elsewhere. The disk may be better later: it may
+// be salvaged again, or set aside. With [ErrLost] the file is gone, and appends
+// before good with it. With any other error the file is as it should be but for
+// its name, which Finish tries again.
+func (f *File) Salvage(good int64) error {
+	return f.endAt(good, func(good int64, cause error) error {
+		if good > f.first {
+			return f.left(cause)
+		}
+		if err := f.remove(); err != nil {
+			return f.left(err)
+		}
 		return nil
-	}
+	})
+}
+
+// SetAside is Salvage for the last time: a file that cannot be cut back, or in
+// which nothing is good, is renamed to NAME.bad-TIME; with [ErrLost] when that
+// takes good appends away.
+func (f *File) SetAside(good int64) error { return f.endAt(good, f.putAway) }
+
+// endAt ends the file behind its first good bytes. Where that is not possible,
+// or they are none, the file is given to otherwise.
+func (f *File) endAt(good int64, otherwise func(good int64, cause error) error) error {
 	if f.set.files[f.series] == f {
 		delete(f.set.files, f.series)
 	}
+	if f.done {
+		return nil
+	}
 	if f.err == nil && f.size == f.first {
-		return f.remove()
+		return f.set.discard(f)
 	}
 	good = min(good, f.size)
 	if f.failed {
 		good = min(good, f.synced)
 	}
+	f.cutMoved(good)
 	cause := errors.New("no append in it is good")
 	if good > f.first {
 		cause = f.repair(good)
 	}
 	if cause == nil {
 		err := f.rename()
-		if err != nil {
+		if err != nil && !f.done {
 			f.set.leftover = append(f.set.leftover, f)
 		}
 		return err
 	}
 	f.close()
-	err := f.putAway(good, cause)
+	err := f.gone(good, cause)
+	if err == nil && !f.done {
+		err = otherwise(good, cause)
+	}
 	if errors.Is(err, ErrLeft) {
 		if f.err == nil {
 			f.breaks(cause)
@@ -396,23 +435,47 @@ func (f *File) repair(good int64) error {
 	return nil
 }
 
-// putAway renames the file to NAME.bad-TIME.
-func (f *File) putAway(good int64, cause error) error {
+// cutMoved cuts a file back that somebody has moved, alone or with its
+// directory: what is appended elsewhere should not be in it too. It can only
+// try; what was removed for good does not matter.
+func (f *File) cutMoved(good int64) {
+	there, err := f.set.fs.Stat(f.path)
+	moved := errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(there, f.id)
+	if moved && f.h != nil && f.h.Truncate(max(0, good)) == nil {
+		f.h.Sync()
+	}
+}
+
+// gone finds out whether somebody has taken the file away; then it is done.
+// While the whole directory is away it may come back.
+func (f *File) gone(good int64, cause error) error {
 	there, err := f.set.fs.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(there, f.id):
-		f.done = true // it is gone
+		if err := f.set.own(); err != nil {
+			return f.left(err)
+		}
+		f.done = true
 		if good > f.first {
 			return fmt.Errorf("set %s aside: %w: %w", f.name, ErrLost, errors.Join(cause, err))
 		}
-		return errors.Join(cause, err)
+		return nil
 	case err != nil:
-		return fmt.Errorf("set %s aside: %w: %w (because: %w)", f.name, ErrLeft, err, cause)
+		return f.left(fmt.Errorf("%w (because: %w)", err, cause))
 	}
+	return nil
+}
+
+func (f *File) left(cause error) error {
+	return fmt.Errorf("set %s aside: %w: %w", f.name, ErrLeft, cause)
+}
+
+// putAway renames the file to NAME.bad-TIME.
+func (f *File) putAway(good int64, cause error) error {
 	bad := f.path[:len(f.path)-len(openSuffix)] + ".bad-" + time.Now().UTC().Format("20060102150405")
 	path, err := f.renameTo(bad)
 	if err != nil {
-		return fmt.Errorf("set %s aside: %w: %w (because: %w)", f.name, ErrLeft, err, cause)
+		return f.left(fmt.Errorf("%w (because: %w)", err, cause))
 	}
 	f.done = true
 	f.set.log.Error("a file was set aside", "file", filepath.Base(path), "good bytes", max(good, 0), "error", cause)

@@ -18,6 +18,10 @@ type FS interface {
 	Remove(name string) error
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(name string) error
+	// Free returns how many bytes a process without privileges may still use
+	// on the file system of a directory, and how many it has in all;
+	// errors.ErrUnsupported where that cannot be known.
+	Free(dir string) (free, total uint64, err error)
 }
 
 // Handle is an open file of an FS.
@@ -49,6 +53,8 @@ func (osFS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (osFS) Remove(name string) error                   { return os.Remove(name) }
 func (osFS) SyncDir(name string) error                  { return syncDir(name) }
+
+func (osFS) Free(dir string) (free, total uint64, err error) { return diskFree(dir) }
 
 func (osFS) Rename(from, to string) error {
 	err := renameNew(from, to)

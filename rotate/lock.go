@@ -16,11 +16,14 @@ var ErrLocked = errors.New("the directory is locked")
 // errHeld is what lockFile returns when another process holds the lock.
 var errHeld = errors.New("held by another process")
 
+// lockName is the file in the directory that is locked.
+const lockName = ".lock"
+
 // lockDir locks dir/.lock and writes the pid into it. The lock ends with the
 // process, however it ends; the file stays, because removing it could take a
 // lock away from somebody who has just opened it.
 func lockDir(dir string) (*os.File, error) {
-	name := filepath.Join(dir, ".lock")
+	name := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock the directory %s: %w", dir, err)

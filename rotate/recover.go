@@ -102,7 +102,7 @@ func (s *Set) saveTail(h Handle, good int64, path string) (name string, err erro
 	var tail Handle
 	for i := 0; ; i++ {
 		name = other(path, i)
-		tail, err = s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		tail, err = s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.options.FileMode)
 		if err == nil {
 			break
 		}

@@ -18,6 +18,7 @@ const (
 	openSuffix = ".open"
 	maxSerial  = 99999
 	bufferSize = 256 << 10 // bytes per write
+	probeSize  = 64 << 10  // bytes that Probe writes
 )
 
 // ErrClosed is returned after Close.
@@ -46,6 +47,9 @@ type Options struct {
 	// Preamble returns the first bytes of a new file, and a tag that File.Tag
 	// gives back. Nil means no preamble.
 	Preamble func(series, name string) (first []byte, tag string, err error)
+
+	// FileMode is the mode of the files, less the umask. 0 means 0644.
+	FileMode fs.FileMode
 
 	// Verify returns how many of the bytes of r, counted from the start, are
 	// whole appends. Damage is no error: it ends what is good. Open asks for
@@ -78,6 +82,7 @@ type Set struct {
 	lock      *os.File // nil: closed
 	files     map[string]*File
 	leftover  []*File // whole and durable, but not renamed yet
+	strays    []*File // nothing in them, but not removed yet
 	serial    int     // of the next file
 	recovered []Recovery
 	buf       []byte
@@ -97,6 +102,9 @@ func Open(o Options) (*Set, error) {
 	o.Dir = dir
 	if o.MaxSize == 0 {
 		o.MaxSize = 1e9
+	}
+	if o.FileMode == 0 {
+		o.FileMode = 0o644
 	}
 	if o.FS == nil {
 		o.FS = osFS{}
@@ -171,20 +179,39 @@ func (s *Set) Current(series string) (*File, error) {
 		return nil, fmt.Errorf("start a new file: %w", err)
 	}
 	if old != nil {
-		if err := old.finish(); err != nil {
-			return nil, errors.Join(err, next.remove())
+		err := old.finish()
+		if old.done {
+			delete(s.files, series)
 		}
-		delete(s.files, series)
+		if err != nil {
+			return nil, errors.Join(err, s.discard(next))
+		}
 	}
 	if err := next.begin(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the new file %s: %w", next.name, err), next.remove())
+		return nil, errors.Join(fmt.Errorf("start the new file %s: %w", next.name, err), s.discard(next))
 	}
 	s.files[series] = next
 	return next, nil
 }
 
+// discard removes a file with nothing in it, now or when that works.
+func (s *Set) discard(f *File) error {
+	err := f.remove()
+	if err != nil {
+		s.strays = append(s.strays, f)
+	}
+	return err
+}
+
+// Unfinished reports whether there are files that should have their final
+// names, or be gone, and are not: Expire and Finish try again.
+func (s *Set) Unfinished() bool { return len(s.leftover)+len(s.strays) > 0 }
+
 // create makes an empty file with a name that nobody has.
 func (s *Set) create(series string, now time.Time) (*File, error) {
+	if err := s.own(); err != nil {
+		return nil, err
+	}
 	last := ""
 	for range maxSerial + 1 {
 		name := s.options.Name(series, now, s.serial)
@@ -210,6 +237,68 @@ func (s *Set) create(series string, now time.Time) (*File, error) {
 
 func (s *Set) path(name string) string { return filepath.Join(s.options.Dir, name) }
 
+// own makes sure that the directory is still there and locked by us. One that
+// was removed and made anew, or lost its lock file, is locked again; somebody
+// else may have been faster.
+func (s *Set) own() error {
+	dir := s.options.Dir
+	ours, err := s.lock.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the lock of %s: %w", dir, err)
+	}
+	there, err := os.Stat(s.path(lockName))
+	if err == nil && os.SameFile(ours, there) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look at the lock of %s: %w", dir, err)
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the directory %s is gone: %w", dir, err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	s.lock.Close()
+	s.lock = lock
+	s.log.Warn("the directory was made anew, or somebody removed its lock file: it is locked again", "dir", dir)
+	return nil
+}
+
+// Probe finds out whether the directory can be written to: it is there and
+// locked by this process, and a scratch file can be made durable in it. It is
+// for those who wait for that after an error.
+func (s *Set) Probe() error {
+	if s.lock == nil {
+		return ErrClosed
+	}
+	if err := s.own(); err != nil {
+		return err
+	}
+	name := s.path(spoolPrefix + "probe")
+	if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	h, err := s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := h.Write(make([]byte, probeSize))
+	if err == nil && n < probeSize {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		err = h.Sync()
+	}
+	return errors.Join(err, h.Close(), s.fs.Remove(name))
+}
+
+// Free returns how many bytes can still be written to the file system of the
+// directory, and how many it has in all. Unlike everything else it may be
+// called at any time and from any goroutine.
+func (s *Set) Free() (free, total uint64, err error) { return s.fs.Free(s.options.Dir) }
+
 // Finish finishes all files; the next appends go to new ones. A file that
 // could not be finished stays: the next call of Current or Finish tries again.
 func (s *Set) Finish() error { return s.finishIf(func(*File) bool { return true }) }
@@ -227,8 +316,18 @@ func (s *Set) finishIf(due func(*File) bool) error {
 	leftover := s.leftover
 	s.leftover = nil
 	for _, f := range leftover {
-		if err := f.rename(); err != nil {
+		err := f.rename()
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if !f.done {
 			s.leftover = append(s.leftover, f)
+		}
+	}
+	strays := s.strays
+	s.strays = nil
+	for _, f := range strays {
+		if err := s.discard(f); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -237,17 +336,19 @@ func (s *Set) finishIf(due func(*File) bool) error {
 		if !due(f) {
 			continue
 		}
-		if err := f.finish(); err != nil {
+		err := f.finish()
+		if err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		delete(s.files, series)
+		if f.done {
+			delete(s.files, series)
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// Close finishes all files, sets those aside that are broken, and gives the
-// directory free. Closing again does nothing.
+// Close finishes all files, salvages those that are broken, and gives the
+// directory free. What cannot be salvaged is for the next Open to recover. Closing again does nothing.
 func (s *Set) Close() error {
 	if s.lock == nil {
 		return nil
@@ -255,7 +356,7 @@ func (s *Set) Close() error {
 	errs := []error{s.Finish()}
 	for _, f := range s.files {
 		if f.err != nil {
-			errs = append(errs, f.SetAside(f.size))
+			errs = append(errs, f.endAt(f.size, func(_ int64, cause error) error { return f.left(cause) }))
 		} else if f.h != nil {
 			errs = append(errs, f.close())
 		}

@@ -35,6 +35,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -76,15 +77,15 @@ func Open(dir string) (*Authority, error) {
 		return nil, err
 	}
 	if time.Now().After(cert.NotAfter) {
-		return nil, fmt.Errorf("certs: %s expired on %s; run: warctee ca renew", filepath.Join(dir, certFile), cert.NotAfter.Format(time.DateOnly))
+		return nil, fmt.Errorf("%s expired on %s; run: warctee ca renew", filepath.Join(dir, certFile), cert.NotAfter.Format(time.DateOnly))
 	}
 	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("certs: cannot make the key for leaf certificates: %w", err)
+		return nil, fmt.Errorf("cannot make the key for leaf certificates: %w", err)
 	}
 	leaves, err := lru.New[string, *tls.Certificate](maxLeaves)
 	if err != nil {
-		return nil, fmt.Errorf("certs: %w", err)
+		return nil, err
 	}
 	return &Authority{dir: dir, cert: cert, key: key, leafKey: leafKey, leaves: leaves}, nil
 }
@@ -102,7 +103,7 @@ func (a *Authority) CertPEM() []byte { return encodePEM("CERTIFICATE", a.cert.Ra
 
 func openDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("certs: cannot create the directory of the certificate authority: %w", err)
+		return fmt.Errorf("cannot create the directory of the certificate authority (--ca-dir): %w", err)
 	}
 	return checkPrivate(dir)
 }
@@ -111,11 +112,12 @@ func openDir(dir string) error {
 func checkPrivate(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("certs: %w", err)
+		return fmt.Errorf("cannot look at the certificate authority (--ca-dir): %w", err)
 	}
-	if mode := st.Mode().Perm(); mode&0o077 != 0 {
+	// Windows has no such modes.
+	if mode := st.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		want := mode &^ 0o077
-		return fmt.Errorf("certs: others can reach %s (mode %04o), which would let them impersonate every site; run: chmod %o %s", path, mode, want, path)
+		return fmt.Errorf("others can reach %s (mode %04o), which would let them impersonate every site; run: chmod %o %s", path, mode, want, path)
 	}
 	return nil
 }
@@ -137,11 +139,11 @@ func openKey(dir string) (crypto.Signer, error) {
 	}
 	key, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
-		return nil, fmt.Errorf("certs: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("certs: %s: a %T cannot sign", path, key)
+		return nil, fmt.Errorf("%s: a %T cannot sign", path, key)
 	}
 	return signer, nil
 }
@@ -155,15 +157,15 @@ func createKey(dir, path string) error {
 		if _, err := os.Lstat(path); err == nil {
 			return nil
 		}
-		return fmt.Errorf("certs: there is %s but not its key %s; bring the key back, or remove the certificate to get a new authority", cert, path)
+		return fmt.Errorf("there is %s but not its key %s; bring the key back, or remove the certificate to get a new authority", cert, path)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("certs: cannot make a key: %w", err)
+		return fmt.Errorf("cannot make a key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return fmt.Errorf("certs: cannot encode the key: %w", err)
+		return fmt.Errorf("cannot encode the key: %w", err)
 	}
 	return create(path, encodePEM("PRIVATE KEY", der), 0o600)
 }
@@ -186,10 +188,10 @@ func openCert(dir string, key crypto.Signer) (*x509.Certificate, error) {
 	}
 	again := fmt.Sprintf("remove %s and %s to get a new authority", path, filepath.Join(dir, keyFile))
 	if pub, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !pub.Equal(key.Public()) {
-		return nil, fmt.Errorf("certs: %s is not the certificate of the key beside it; bring the right one back, or %s", path, again)
+		return nil, fmt.Errorf("%s is not the certificate of the key beside it; bring the right one back, or %s", path, again)
 	}
 	if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
-		return nil, fmt.Errorf("certs: %s is not the certificate of an authority; %s", path, again)
+		return nil, fmt.Errorf("%s is not the certificate of an authority; %s", path, again)
 	}
 	return cert, nil
 }
@@ -224,7 +226,7 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("certs: cannot make the certificate of the authority: %w", err)
+		return nil, fmt.Errorf("cannot make the certificate of the authority: %w", err)
 	}
 	return der, nil
 }
@@ -233,7 +235,7 @@ func selfSign(key crypto.Signer, now time.Time) ([]byte, error) {
 func newSerial() (*big.Int, error) {
 	b := make([]byte, 16)
 	if _, err := rand.Read(b); err != nil {
-		return nil, fmt.Errorf("certs: cannot make a serial number: %w", err)
+		return nil, fmt.Errorf("cannot make a serial number: %w", err)
 	}
 	n := new(big.Int).SetBytes(b)
 	return n.Add(n, big.NewInt(1)), nil
@@ -243,14 +245,14 @@ func newSerial() (*big.Int, error) {
 func keyID(pub crypto.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(pub)
 	if err != nil {
-		return nil, fmt.Errorf("certs: cannot encode a public key: %w", err)
+		return nil, fmt.Errorf("cannot encode a public key: %w", err)
 	}
 	var info struct {
 		Algorithm pkix.AlgorithmIdentifier
 		Key       asn1.BitString
 	}
 	if _, err := asn1.Unmarshal(der, &info); err != nil {
-		return nil, fmt.Errorf("certs: cannot encode a public key: %w", err)
+		return nil, fmt.Errorf("cannot encode a public key: %w", err)
 	}
 	sum := sha256.Sum256(info.Key.Bytes)
 	return sum[:20], nil
@@ -263,11 +265,11 @@ func encodePEM(kind string, der []byte) []byte {
 func readPEM(path, kind string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("certs: %w", err)
+		return nil, fmt.Errorf("cannot read the certificate authority (--ca-dir): %w", err)
 	}
 	block, rest := pem.Decode(b)
 	if block == nil || block.Type != kind || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, fmt.Errorf("certs: %s is not one PEM block of type %s", path, kind)
+		return nil, fmt.Errorf("%s is not one PEM block of type %s", path, kind)
 	}
 	return block.Bytes, nil
 }
@@ -290,7 +292,7 @@ func create(path string, b []byte, mode fs.FileMode) error {
 func publish(path string, b []byte, mode fs.FileMode, move func(from, to string) error) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("certs: cannot create %s: %w", path, err)
+			err = fmt.Errorf("cannot create %s: %w", path, err)
 		}
 	}()
 	dir := filepath.Dir(path)

@@ -337,6 +337,21 @@ func TestLeafIsRenewed(t *testing.T) {
 	})
 }
 
+// A leaf that was made while the clock was ahead is of no use when it is right
+// again.
+func TestLeafFromTheFuture(t *testing.T) {
+	a := open(t)
+	early, err := a.mint("example.org", nil, time.Now().Add(7*24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.leaves.Add("example.org", early)
+	leaf, err := a.Leaf("example.org")
+	if err != nil || leaf == early || leaf.Leaf.NotBefore.After(time.Now()) {
+		t.Errorf("got a leaf that is valid from %v, %v", leaf.Leaf.NotBefore, err)
+	}
+}
+
 func TestHandshake(t *testing.T) {
 	a := open(t)
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {

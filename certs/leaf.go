@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxLeaves = 4096
+	maxLeaves = 4096 // unless KeepLeaves says otherwise
 
 	// Well below what clients put up with (199 days, CA/Browser Forum
 	// ballot SC-081), and long enough for any run; a leaf is minted anew when
@@ -38,7 +38,7 @@ func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 		}
 		leaf, err := a.mint(name, ip, time.Now())
 		if err != nil {
-			return nil, fmt.Errorf("certs: cannot make a certificate for %s: %w", name, err)
+			return nil, fmt.Errorf("cannot make a certificate for %s: %w", name, err)
 		}
 		a.leaves.Add(name, leaf)
 		return leaf, nil
@@ -49,10 +49,15 @@ func (a *Authority) Leaf(host string) (*tls.Certificate, error) {
 	return leaf.(*tls.Certificate), nil
 }
 
-// fresh returns the leaf for name in memory, nil when there is none or it is old.
+// KeepLeaves bounds how many certificates of hosts are kept in memory; those that
+// were used last. Without it 4096 are.
+func (a *Authority) KeepLeaves(n int) { a.leaves.Resize(n) }
+
+// fresh returns the leaf for name in memory, nil when there is none, it is old,
+// or the clock was ahead when it was made.
 func (a *Authority) fresh(name string) *tls.Certificate {
 	leaf, ok := a.leaves.Get(name)
-	if !ok || time.Until(leaf.Leaf.NotAfter) < leafLife/2 && leaf.Leaf.NotAfter.Before(a.cert.NotAfter) {
+	if !ok || time.Now().Before(leaf.Leaf.NotBefore) || time.Until(leaf.Leaf.NotAfter) < leafLife/2 && leaf.Leaf.NotAfter.Before(a.cert.NotAfter) {
 		return nil
 	}
 	return leaf
@@ -103,18 +108,18 @@ func (a *Authority) mint(name string, ip net.IP, now time.Time) (*tls.Certificat
 func parseHost(host string) (name string, ip net.IP, err error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {
-			return "", nil, fmt.Errorf("certs: %.80q: an address with a zone cannot be in a certificate", host)
+			return "", nil, fmt.Errorf("%.80q: an address with a zone cannot be in a certificate", host)
 		}
 		addr = addr.Unmap()
 		return addr.String(), addr.AsSlice(), nil
 	}
 	name = strings.ToLower(strings.TrimSuffix(host, "."))
 	if len(name) > 253 {
-		return "", nil, fmt.Errorf("certs: %.80q… has %d characters, more than a DNS name can have (253)", host, len(host))
+		return "", nil, fmt.Errorf("%.80q… has %d characters, more than a DNS name can have (253)", host, len(host))
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if !isLabel(label) {
-			return "", nil, fmt.Errorf("certs: %.80q is neither a DNS name nor an IP address", host)
+			return "", nil, fmt.Errorf("%.80q is neither a DNS name nor an IP address", host)
 		}
 	}
 	return name, nil, nil

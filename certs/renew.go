@@ -22,7 +22,7 @@ func Read(dir string) (*x509.Certificate, error) {
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("certs: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return cert, nil
 }
@@ -36,7 +36,7 @@ func Read(dir string) (*x509.Certificate, error) {
 // clients can be moved one by one. The key is not touched.
 func Renew(dir string) (backup string, err error) {
 	if _, err := Read(dir); errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("certs: there is no certificate to be renewed: %w", err)
+		return "", fmt.Errorf("there is no certificate to be renewed: %w", err)
 	}
 	if err := checkPrivate(dir); err != nil {
 		return "", err
@@ -51,7 +51,7 @@ func Renew(dir string) (backup string, err error) {
 	}
 	path := filepath.Join(dir, certFile)
 	if !bytes.Equal(old.RawIssuer, old.RawSubject) {
-		return "", fmt.Errorf("certs: %s was issued by %s, who alone can renew it", path, old.Issuer)
+		return "", fmt.Errorf("%s was issued by %s, who alone can renew it", path, old.Issuer)
 	}
 	next := *old
 	next.SignatureAlgorithm = x509.UnknownSignatureAlgorithm // that of the key
@@ -61,13 +61,13 @@ func Renew(dir string) (backup string, err error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &next, &next, key.Public(), key)
 	if err != nil {
-		return "", fmt.Errorf("certs: cannot renew %s: %w", path, err)
+		return "", fmt.Errorf("cannot renew %s: %w", path, err)
 	}
 	// The name tells which certificate it is, so one that is there already is
 	// the same: from a renewal that was interrupted.
 	backup = filepath.Join(dir, fmt.Sprintf("old-ca-%x.pem", old.SerialNumber))
 	if err := os.Link(path, backup); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("certs: cannot keep the old certificate: %w", err)
+		return "", fmt.Errorf("cannot keep the old certificate: %w", err)
 	}
 	return backup, publish(path, encodePEM("CERTIFICATE", der), 0o644, os.Rename)
 }

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -40,7 +41,7 @@ func (r *Resolver) DialContext(ctx context.Context, network, addr string) (net.C
 		return fail(&net.AddrError{Err: "the host has no address for " + network, Addr: host})
 	}
 	return race(ctx, addrs, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
-		return r.dialOne(ctx, network, net.JoinHostPort(ip.String(), port))
+		return r.dialOne(ctx, network, host, net.JoinHostPort(ip.String(), port))
 	})
 }
 
@@ -49,12 +50,16 @@ type refusal struct{ error }
 
 func (e refusal) Unwrap() error { return e.error }
 
-// dialOne connects to an address.
-func (r *Resolver) dialOne(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialOne connects to an address of host.
+func (r *Resolver) dialOne(ctx context.Context, network, host, addr string) (net.Conn, error) {
 	var d net.Dialer
 	if r.Control != nil {
-		d.Control = func(network, address string, c syscall.RawConn) error {
-			if err := r.Control(network, address, c); err != nil {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			final, err := netip.ParseAddrPort(address)
+			if err == nil {
+				err = r.Control(host, final)
+			}
+			if err != nil {
 				return refusal{err}
 			}
 			return nil
@@ -87,9 +92,9 @@ func inTurn(addrs []netip.Addr, network string) []netip.Addr {
 	return turns[:min(len(turns), maxTried)]
 }
 
-// race dials addrs, which are at least one, and returns the first connection,
-// the first refusal, or when all have failed the first error that says something
-// about the host.
+// race dials addrs, which are at least one, and returns the first connection.
+// When all have failed it returns the first refusal, or the first error that
+// says something about the host.
 func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -119,7 +124,7 @@ func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, ne
 	start()
 	delay := time.NewTimer(attemptDelay)
 	defer delay.Stop()
-	var first error
+	var first, refused error
 	for running > 0 {
 		select {
 		case <-delay.C:
@@ -130,10 +135,12 @@ func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, ne
 		case got := <-results:
 			running--
 			var no refusal
-			if got.err == nil || errors.As(got.err, &no) {
-				return got.conn, got.err
-			}
-			if first == nil || isNoRoute(first) {
+			switch {
+			case got.err == nil:
+				return got.conn, nil
+			case errors.As(got.err, &no):
+				refused = cmp.Or(refused, got.err)
+			case first == nil || isNoRoute(first):
 				first = got.err
 			}
 			if len(addrs) > 0 {
@@ -142,7 +149,7 @@ func race(ctx context.Context, addrs []netip.Addr, dial func(context.Context, ne
 			}
 		}
 	}
-	return nil, first
+	return nil, cmp.Or(refused, first)
 }
 
 // isNoRoute reports whether err says that this machine does not speak IPv6, or

@@ -75,16 +75,40 @@ func TestControl(t *testing.T) {
 	s := newTestServer(t, soa+"two.example. 60 IN A 127.0.0.9\ntwo.example. 60 IN A 127.0.0.1\n")
 	r := newTestResolver(t, s.addr)
 	var seen []string
-	r.Control = func(_, address string, _ syscall.RawConn) error {
-		seen = append(seen, address)
-		return errPolicy
+	refuse := func(string) bool { return true }
+	r.Control = func(host string, addr netip.AddrPort) error {
+		seen = append(seen, host+" "+addr.String())
+		if refuse(addr.Addr().String()) {
+			return errPolicy
+		}
+		return nil
 	}
+	both := []string{"two.example 127.0.0.9:" + port, "two.example 127.0.0.1:" + port}
 	_, err = r.DialContext(context.Background(), "tcp", "two.example:"+port)
 	if !errors.Is(err, errPolicy) || !strings.HasSuffix(err.Error(), ": not allowed") {
 		t.Errorf("the error is %v", err)
 	}
-	if want := []string{"127.0.0.9:" + port}; !slices.Equal(seen, want) {
-		t.Errorf("Control saw %q, want %q", seen, want)
+	if !slices.Equal(seen, both) {
+		t.Errorf("Control saw %q, want %q", seen, both)
+	}
+	// One that is allowed is used, wherever it stands; one that fails is not
+	// the reason.
+	for _, refused := range []string{"127.0.0.9", "127.0.0.1"} {
+		seen, refuse = nil, func(addr string) bool { return addr == refused }
+		c, err := r.DialContext(context.Background(), "tcp", "two.example:"+port)
+		if !slices.Equal(seen, both) {
+			t.Errorf("Control saw %q, want %q", seen, both)
+		}
+		if refused == "127.0.0.1" {
+			if !errors.Is(err, errPolicy) {
+				t.Errorf("one address is refused, nobody listens on the other: %v", err)
+			}
+			continue
+		}
+		if err != nil || c.RemoteAddr().String() != l.Addr().String() {
+			t.Fatalf("one address is refused: %v, %v", c, err)
+		}
+		c.Close()
 	}
 	if n := len(r.told()); n != 1 {
 		t.Errorf("OnAnswer was called %d times: what is refused was looked up all the same", n)
@@ -148,7 +172,8 @@ func TestRace(t *testing.T) {
 		"all fail":                   {[]attempt{{10 * ms, refused}, {10 * ms, errPolicy}}, 0, -1, refused, 20 * ms, 2},
 		"no IPv6":                    {[]attempt{{0, noRoute}, {10 * ms, refused}}, 0, -1, refused, 10 * ms, 2},
 		"no network":                 {[]attempt{{0, noRoute}, {0, noRoute}}, 0, -1, noRoute, 0, 2},
-		"a refusal ends it":          {[]attempt{{after: never}, {0, refusal{errPolicy}}, {}}, 0, -1, errPolicy, 250 * ms, 2},
+		"a refusal is passed over":   {[]attempt{{after: never}, {0, refusal{errPolicy}}, {}}, 0, 2, nil, 250 * ms, 3},
+		"refused and dead":           {[]attempt{{10 * ms, refused}, {0, refusal{errPolicy}}, {0, refused}}, 0, -1, errPolicy, 10 * ms, 3},
 		"time is up":                 {[]attempt{{after: never}, {after: never}}, time.Second, -1, context.DeadlineExceeded, time.Second, 2},
 		"time is up before the next": {[]attempt{{after: never}, {after: never}}, 100 * ms, -1, context.DeadlineExceeded, 100 * ms, 2},
 		"two are there at once":      {[]attempt{{after: 350 * ms}, {after: 100 * ms}}, 0, -2, nil, 350 * ms, 2},

@@ -150,10 +150,10 @@ func (r *Resolver) ask(ctx context.Context, c *config, fqdn string, qtype uint16
 func (c *config) inOrder(now time.Time) []*server {
 	var up, down []*server
 	for _, s := range c.servers {
-		if s.down.Load() > now.UnixNano() {
-			down = append(down, s)
-		} else {
+		if s.answers(now) {
 			up = append(up, s)
+		} else {
+			down = append(down, s)
 		}
 	}
 	return append(up, down...)

@@ -35,7 +35,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -63,10 +62,12 @@ type Resolver struct {
 	// TLS is the base of the configuration towards a tls:// server.
 	TLS *tls.Config
 
-	// Control is called before each connection to a host, as by a
-	// [net.Dialer]. Its error ends the attempt to connect: no other address of
-	// the host is tried. It is not called for connections to DNS servers.
-	Control func(network, address string, c syscall.RawConn) error
+	// Control is called before each connection to an address of host, at the
+	// last moment (see [net.Dialer]). Its error keeps the address from being
+	// connected to; the others of the host are tried. When none of them can be
+	// connected to, the error is that of DialContext. Control is not called for
+	// connections to DNS servers.
+	Control func(host string, addr netip.AddrPort) error
 	// OnAnswer is told each answer with addresses that came from the DNS,
 	// before there is a connection. It must not block.
 	OnAnswer func(Answer)

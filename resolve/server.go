@@ -36,7 +36,7 @@ type server struct {
 	tls     *tls.Config // where network is tls
 	keep    bool        // connections are used again
 
-	down atomic.Int64 // until when it counts as not answering, Unix time in ns
+	down atomic.Pointer[time.Time] // until when it counts as not answering, by the monotonic clock
 
 	mu   sync.Mutex
 	idle []*stream
@@ -98,7 +98,15 @@ func (s *server) isDown(err error, now time.Time) bool {
 	if !errors.As(err, &e) || !e.timeout {
 		return false
 	}
-	return s.down.Swap(now.Add(downTime).UnixNano()) < now.UnixNano()
+	until := now.Add(downTime)
+	before := s.down.Swap(&until)
+	return before == nil || before.Before(now)
+}
+
+// answers reports whether s has answered of late, or not been asked.
+func (s *server) answers(now time.Time) bool {
+	until := s.down.Load()
+	return until == nil || !until.After(now)
 }
 
 // send asks q on a connection that is left from another question, if there is

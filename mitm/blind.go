@@ -22,26 +22,33 @@ func (in *Interceptor) blind(c *tunnelConn, why string) {
 	up, err := in.dial(c.ctx, c.tunnel.Authority)
 	if err != nil {
 		in.failed(Failure{Time: start, Class: ClassBlindTunnel, Authority: c.tunnel.Authority, Err: err})
-		c.Close()
 		log.Warn("tunnel NOT RECORDED, and its origin cannot be reached", "error", err)
+		c.Close()
 		return
 	}
-	r := &relay{idle: or(in.IdleTimeout, 120*time.Second), total: &in.stats.blindBytes}
+	r := &relay{idle: in.limits.IdleTimeout, stall: in.limits.StallTimeout, total: &in.stats.blindBytes}
+	client := stillCounted{c}
 	var sent, received atomic.Int64
 	var wg sync.WaitGroup
 	wg.Go(func() { // stopped by closing either connection
 		defer in.recovered(c)
-		r.copy(up, c, &sent)
+		r.copy(up, client, &sent)
 	})
 	stop := context.AfterFunc(c.ctx, func() { up.Close() })
-	r.copy(c, up, &received)
+	r.copy(client, up, &received)
 	wg.Wait()
 	stop()
 	up.Close()
 	in.failed(Failure{Time: start, Class: ClassBlindTunnel, Authority: c.tunnel.Authority, Bytes: sent.Load() + received.Load()})
-	c.Close() // after the report: Shutdown waits for it
 	log.Warn("tunnel NOT RECORDED", "sent", sent.Load(), "received", received.Load(), "took", time.Since(start))
+	c.Close() // after the report: Shutdown waits for it
 }
+
+// A stillCounted is a tunnel that Shutdown goes on to wait for when it has been
+// closed.
+type stillCounted struct{ *tunnelConn }
+
+func (c stillCounted) Close() error { return c.Conn.Close() }
 
 func (in *Interceptor) dial(ctx context.Context, authority string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -58,25 +65,22 @@ func (in *Interceptor) failed(f Failure) {
 	}
 }
 
+// relayBuffer is what a blind tunnel costs in each direction, besides its
+// goroutine. There may be as many as there are connections.
+const relayBuffer = 4 << 10
+
 // A relay copies in both directions. The end of one direction is passed on; the
 // other then may go on as long as it is not silent for idle. Nothing else would
-// tell a client that is gone from one that only has nothing more to say.
+// tell a client that is gone from one that only has nothing more to say. Who
+// takes nothing for stall counts as gone.
 type relay struct {
-	idle  time.Duration
-	total *atomic.Int64
-	half  atomic.Bool // one direction has ended
+	idle, stall time.Duration
+	total       *atomic.Int64
+	half        atomic.Bool // one direction has ended
 }
 
 func (r *relay) copy(dst, src net.Conn, count *atomic.Int64) {
-	_, err := io.Copy(dst, readerFunc(func(p []byte) (int, error) {
-		if r.half.Load() {
-			src.SetReadDeadline(time.Now().Add(r.idle))
-		}
-		n, err := src.Read(p)
-		count.Add(int64(n))
-		r.total.Add(int64(n))
-		return n, err
-	}))
+	err := r.copyAll(dst, src, count)
 	w, ok := dst.(closeWriter)
 	if err != nil || !ok || w.CloseWrite() != nil || r.half.Swap(true) {
 		dst.Close()
@@ -86,9 +90,29 @@ func (r *relay) copy(dst, src net.Conn, count *atomic.Int64) {
 	dst.SetReadDeadline(time.Now().Add(r.idle))
 }
 
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+func (r *relay) copyAll(dst, src net.Conn, count *atomic.Int64) error {
+	buf := make([]byte, relayBuffer)
+	for {
+		if r.half.Load() {
+			src.SetReadDeadline(time.Now().Add(r.idle))
+		}
+		n, err := src.Read(buf)
+		if n > 0 {
+			count.Add(int64(n))
+			r.total.Add(int64(n))
+			dst.SetWriteDeadline(time.Now().Add(r.stall))
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
 
 // handshakeFailed counts and, now and then, tells of clients with which TLS
 // was not possible.

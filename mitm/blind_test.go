@@ -43,7 +43,7 @@ func TestBlind(t *testing.T) {
 	p := newProxy(t, tell)
 	for _, early := range []string{
 		"SSH-2.0-OpenSSH_9.9\r\n", "\x00binary", "get / HTTP/1.1\r\n", "GET / HTTP/2.0\r\n", "GET /\r\n", "GE\x01",
-		http2.ClientPreface, "GET\x00", "G", "\n", strings.Repeat("A", 70), "GET /" + strings.Repeat("x", 100<<10),
+		http2.ClientPreface, "GET\x00", "G", "\n", strings.Repeat("A", 70), "GET /" + strings.Repeat("x", 5<<10) + "\n" + strings.Repeat("x", 100<<10),
 	} {
 		c := p.connect(addr, early)
 		c.send("more")
@@ -90,7 +90,10 @@ func newDuplex() (a, b net.Conn) {
 
 func (d *duplex) Write(p []byte) (int, error) { return d.w.Write(p) }
 func (d *duplex) CloseWrite() error           { return d.w.Close() }
-func (d *duplex) Close() error                { return errors.Join(d.Conn.Close(), d.w.Close()) }
+
+func (d *duplex) SetWriteDeadline(t time.Time) error { return d.w.SetWriteDeadline(t) }
+
+func (d *duplex) Close() error { return errors.Join(d.Conn.Close(), d.w.Close()) }
 
 // TestHalfClosedIdle checks that a client that is gone, which looks like one that
 // has no more to say, does not keep a silent origin for ever.

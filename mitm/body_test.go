@@ -81,6 +81,16 @@ func TestBadChunks(t *testing.T) {
 	}
 }
 
+// TestBadTrailer checks that a trailer of which net/http has a part already is
+// refused with our reason, and answered once.
+func TestBadTrailer(t *testing.T) {
+	half := strings.Repeat("X: y\r\n", 500)
+	got := play(t, []byte("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"+half), []byte(half+"\r\n"))
+	if len(got.seen) != 1 || !strings.HasSuffix(got.seen[0], "refused with 400") || got.answers != "[200]" {
+		t.Errorf("the handler got %q, the client the answers %s", got.seen, got.answers)
+	}
+}
+
 // TestNoSmuggling: net/http drops a line of a chunk that is longer than its
 // buffer, and once the answer has begun it takes what follows for a request. It
 // does not get that far, because the framing connection takes no such line.
@@ -108,7 +118,7 @@ func TestNoSmuggling(t *testing.T) {
 }
 
 func TestAgrees(t *testing.T) {
-	m, _ := parseMessage([]byte("POST /%zz HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"))
+	m, _ := parseMessage([]byte("POST /%zz HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"), http1.Limits{})
 	same := func() *http.Request {
 		return &http.Request{Method: "POST", RequestURI: "/%25zz", ProtoMajor: 1, ProtoMinor: 1, ContentLength: 5}
 	}
@@ -124,7 +134,7 @@ func TestAgrees(t *testing.T) {
 	} {
 		r := same()
 		change(r)
-		c := newConn(nil, nil)
+		c := newConn(nil, nil, http1.Limits{})
 		if c.current = m; c.take(r) != nil {
 			t.Errorf("agrees with another %s", name)
 		}
@@ -147,7 +157,7 @@ func TestErrorWithBytes(t *testing.T) {
 		for _, p := range pieces {
 			below.pieces = append(below.pieces, []byte(p))
 		}
-		c := newConn(below, nil)
+		c := newConn(below, nil, http1.Limits{})
 		got, err := io.ReadAll(c)
 		want := strings.ReplaceAll(strings.Join(pieces, ""), "/%zz", "/%25zz")
 		if string(got) != want || err != boom {

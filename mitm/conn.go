@@ -45,7 +45,9 @@ const (
 type conn struct {
 	net.Conn         // to the client; below it may be TLS
 	tunnel   *Tunnel // nil outside a tunnel
-	onHead   func()  // called once: when the first head is there, or the connection is closed
+	limits   http1.Limits
+	onHead   func() // called once: when the first head is there, or the connection is closed
+	onClose  func() // called when the connection below is closed
 
 	// Owned by whoever reads, which is one goroutine at a time.
 	buf     []byte      // read, but not handed out yet; nil when empty
@@ -55,6 +57,7 @@ type conn struct {
 	normal  []byte      // the rest of the copy of its head
 	remain  int64       // octets of its body still to come, by Content-Length
 	chunks  *http1.Body // of its chunked body
+	trailer []byte      // of that, not handed out yet
 	saved   error       // came together with bytes; to be returned by the next read
 
 	mu           sync.Mutex // guards the rest
@@ -69,8 +72,9 @@ type conn struct {
 	closed       bool
 }
 
-func newConn(c net.Conn, t *Tunnel) *conn {
-	fc := &conn{Conn: c, tunnel: t, onHead: func() {}}
+func newConn(c net.Conn, t *Tunnel, limits http1.Limits) *conn {
+	nothing := func() {}
+	fc := &conn{Conn: c, tunnel: t, limits: limits, onHead: nothing, onClose: nothing}
 	fc.changed.L = &fc.mu
 	return fc
 }
@@ -159,7 +163,7 @@ func (c *conn) fill(p []byte) (err error) {
 		c.buf = append(c.buf, p[:n]...)
 	} else {
 		// Not beyond what a head may have, and one byte more to tell.
-		room := min(max(len(c.buf), 2<<10), http1.MaxRequestHead+1-len(c.buf))
+		room := min(max(len(c.buf), 2<<10), c.limits.Head()+1-len(c.buf))
 		c.buf = slices.Grow(c.buf, room)
 		n, err = c.Conn.Read(c.buf[len(c.buf) : len(c.buf)+room])
 		c.buf = c.buf[:len(c.buf)+n]
@@ -173,6 +177,7 @@ func (c *conn) fill(p []byte) (err error) {
 // readHead reads until a head can be handed out. When it is interrupted by a
 // deadline, the next call goes on.
 func (c *conn) readHead(p []byte) error {
+	c.next = nil // an idle connection needs not remember
 	for {
 		// Empty lines before a request are to be ignored (RFC 9112 §2.2).
 		for c.blank < maxBlank && bytes.HasPrefix(c.buf, []byte("\r\n")) {
@@ -184,7 +189,7 @@ func (c *conn) readHead(p []byte) error {
 			return nil
 		}
 		if len(c.buf) > 0 {
-			if refusal := hopeless(c.buf); refusal != nil {
+			if refusal := c.hopeless(c.buf); refusal != nil {
 				c.beginRefusal(refusal)
 				return nil
 			}
@@ -198,13 +203,13 @@ func (c *conn) readHead(p []byte) error {
 }
 
 // hopeless says whether what is there of a head has to be refused already.
-func hopeless(b []byte) *http1.Error {
+func (c *conn) hopeless(b []byte) *http1.Error {
 	switch {
 	case b[0] == 0x16:
 		return &http1.Error{Status: http.StatusBadRequest, Reason: "this is TLS where HTTP was expected; the address of the proxy starts with http://"}
 	case !isTokenByte(b[0]) && b[0] != '\r', b[0] == '\r' && len(b) > 1:
 		return &http1.Error{Status: http.StatusBadRequest, Reason: "this is not an HTTP request"}
-	case len(b) <= http1.MaxRequestHead:
+	case len(b) <= c.limits.Head():
 		return nil
 	case bytes.IndexByte(b, '\n') < 0:
 		return &http1.Error{Status: http.StatusRequestURITooLong, Reason: "the request line is too long"}
@@ -221,7 +226,7 @@ func (c *conn) beginHead(n int) {
 		raw = bytes.Clone(c.buf[:n])
 		c.buf = c.buf[n:]
 	}
-	c.next, c.normal = parseMessage(raw)
+	c.next, c.normal = parseMessage(raw, c.limits)
 	c.headBegun()
 }
 
@@ -270,7 +275,7 @@ func (c *conn) endHead() {
 
 // endMessage is called when net/http has all of a message.
 func (c *conn) endMessage() {
-	c.chunks = nil
+	c.chunks, c.trailer = nil, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state = inHead
@@ -296,7 +301,17 @@ func (c *conn) readBody(p []byte) (int, error) {
 	return n, err
 }
 
+// readChunked hands out the trailer section when it is whole: net/http would
+// take the rest of one that is refused for a request.
 func (c *conn) readChunked(p []byte) (int, error) {
+	if c.chunks.Done() {
+		n := copy(p, c.trailer)
+		c.trailer = c.trailer[n:]
+		if len(c.trailer) == 0 {
+			c.endMessage()
+		}
+		return n, nil
+	}
 	n, err := c.readRaw(p)
 	took := 0
 	for took < n && !c.chunks.Done() {
@@ -307,16 +322,23 @@ func (c *conn) readChunked(p []byte) (int, error) {
 		}
 		took += k
 	}
-	if c.chunks.Done() {
-		if rest := p[took:n]; len(rest) > 0 {
-			c.buf = append(bytes.Clone(rest), c.buf...)
-		}
-		c.endMessage()
-		if err != nil {
-			c.saved, err = err, nil
-		}
+	if !c.chunks.Done() {
+		hand := took - max(0, c.chunks.Pending()-len(c.trailer))
+		c.trailer = append(c.trailer, p[hand:took]...)
+		return hand, err
 	}
-	return took, err
+	if rest := p[took:n]; len(rest) > 0 {
+		c.buf = append(bytes.Clone(rest), c.buf...)
+	}
+	if err != nil {
+		c.saved = err
+	}
+	if len(c.trailer) > 0 {
+		c.trailer = append(c.trailer, p[:took]...)
+		return 0, nil // it comes with the next Read
+	}
+	c.endMessage()
+	return took, nil
 }
 
 // hold waits until it is known what follows. It reads at most once, which
@@ -461,11 +483,17 @@ func (c *conn) Close() error {
 		go c.linger() // stops after lingerTime, or with a second Close
 		return nil
 	}
-	return c.Conn.Close()
+	return c.closeBelow()
+}
+
+func (c *conn) closeBelow() error {
+	err := c.Conn.Close()
+	c.onClose()
+	return err
 }
 
 func (c *conn) linger() {
 	c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 	io.CopyN(io.Discard, c.Conn, lingerBytes)
-	c.Conn.Close()
+	c.closeBelow()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -14,15 +15,9 @@ import (
 	"github.com/warctee/warctee/http1"
 )
 
-// newServer makes a server for h as its users have to.
+// newServer makes a server that is closed in the end.
 func newServer(t *testing.T, h http.Handler) *http.Server {
-	srv := &http.Server{
-		Handler:                      Handler(h, nil),
-		ConnContext:                  ConnContext,
-		DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout:            10 * time.Second,
-		IdleTimeout:                  120 * time.Second,
-	}
+	srv := NewServer(h, Limits{}, nil, nil)
 	t.Cleanup(func() { srv.Close() })
 	return srv
 }
@@ -30,13 +25,20 @@ func newServer(t *testing.T, h http.Handler) *http.Server {
 // listen serves h on a TCP port.
 func listen(t *testing.T, h http.HandlerFunc) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return listenWithin(t, Limits{}, nil, h).Addr().String()
+}
+
+func listenWithin(t *testing.T, limits Limits, log *slog.Logger, h http.HandlerFunc) *Listener {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := newServer(t, h)
-	go srv.Serve(NewListener(l)) // stopped by the clean-up of newServer
-	return l.Addr().String()
+	l := NewListener(tcp, limits, log)
+	srv := NewServer(h, limits, nil, log)
+	t.Cleanup(func() { srv.Close() })
+	go srv.Serve(l) // stopped by the clean-up
+	return l
 }
 
 // A client speaks raw bytes.

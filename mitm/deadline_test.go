@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/warctee/warctee/http1"
 )
 
 // pipe serves h over net.Pipe, in a bubble of synctest.
@@ -18,7 +20,7 @@ func pipe(t *testing.T, srv *http.Server) *client {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	l := &oneConn{conn: theirs, done: make(chan struct{})}
-	go srv.Serve(NewListener(l)) // stopped by srv.Close
+	go srv.Serve(NewListener(l, Limits{}, nil)) // stopped by srv.Close
 	t.Cleanup(func() { ours.Close() })
 	return newClient(t, ours)
 }
@@ -101,7 +103,7 @@ func TestInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
-		c := newConn(theirs, nil)
+		c := newConn(theirs, nil, http1.Limits{})
 		head := "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 		go func() { // ends when all is sent
 			for i := range len(head) {
@@ -131,7 +133,7 @@ func TestHeld(t *testing.T) {
 	start := func(t *testing.T) (*conn, *message) {
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { ours.Close() })
-		c := newConn(theirs, nil)
+		c := newConn(theirs, nil, http1.Limits{})
 		go io.WriteString(ours, "CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\nGET /x HTTP/1.0\r\n\r\n") // ends when the pipe is closed
 		p := make([]byte, 100)
 		n, err := c.Read(p)
@@ -204,7 +206,7 @@ func TestListenerCloses(t *testing.T) {
 			<-leave
 		}
 	}))
-	go srv.Serve(NewListener(l)) // stopped by Shutdown
+	go srv.Serve(NewListener(l, Limits{}, nil)) // stopped by Shutdown
 	silent, begun, idle, busy := dial(t, l.Addr().String()), dial(t, l.Addr().String()), dial(t, l.Addr().String()), dial(t, l.Addr().String())
 	begun.send("GET / H")
 	idle.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")

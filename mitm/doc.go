@@ -4,7 +4,7 @@
 // net/http does the serving. It gets its connections from this package, which
 // knows two kinds:
 //
-//	NewListener(l) ──────────► framing connection ─► http.Server ─► Handler(…) ─► the proxy
+//	NewListener(l) ──────────► framing connection ─► NewServer ────────────► the proxy
 //	                                                                    │ CONNECT
 //	Interceptor.ServeTunnel ◄───────────────────────────────────────────┘
 //	   ├─ TLS, HTTP/1.1 ──────► framing connection ─┐
@@ -21,8 +21,10 @@
 //	net/http GET /%25zz?%C3%BC HTTP/1.1 CRLF host: h CRLF CRLF
 //
 // A head that has to be refused (see [http1.ParseRequest]) reaches net/http as
-// a request too, which [Handler] answers, so that the refusal comes after the
+// a request too, which the server answers, so that the refusal comes after the
 // answers to the requests before it.
+//
+// [Limits] bound all that a client can make the servers use.
 //
 // Behind a CONNECT, or a request that asks for an upgrade, nobody knows yet what
 // the bytes mean. The connection keeps them until a handler hijacks it, which

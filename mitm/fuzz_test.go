@@ -3,14 +3,18 @@ package mitm
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/warctee/warctee/http1"
 )
 
 // A script is a connection whose client sends pieces, whatever is answered.
@@ -58,22 +62,20 @@ type played struct {
 func play(t testing.TB, pieces ...[]byte) played {
 	s := &script{pieces: pieces, closed: make(chan struct{})}
 	var p played
-	srv := &http.Server{
-		DisableGeneralOptionsHandler: true,
-		ConnContext:                  ConnContext,
-		ErrorLog:                     log.New(io.Discard, "", 0),
-		Handler: Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(r.Body)
-			req := RequestOf(r.Context())
-			ended := "<nil>"
-			if err != nil {
-				ended = "broken"
-			}
-			p.seen = append(p.seen, fmt.Sprintf("%s %s %q %q %s", r.Method, r.RequestURI, req.Raw, body, ended))
-		}), nil),
-	}
+	srv := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		req := RequestOf(r.Context())
+		ended := "<nil>"
+		if err != nil {
+			ended = "broken"
+		}
+		if e, ok := errors.AsType[*http1.Error](err); ok {
+			ended = fmt.Sprint("refused with ", e.Status)
+		}
+		p.seen = append(p.seen, fmt.Sprintf("%s %s %q %q %s", r.Method, r.RequestURI, req.Raw, body, ended))
+	}), Limits{}, nil, slog.New(slog.DiscardHandler))
 	l := &oneConn{conn: s, done: make(chan struct{})}
-	go srv.Serve(NewListener(l)) // stopped below
+	go srv.Serve(NewListener(l, Limits{}, nil)) // stopped below
 	<-s.closed
 	srv.Close()
 	r := bufio.NewReader(&s.answers)
@@ -115,8 +117,10 @@ func FuzzSplit(f *testing.F) {
 			rest = rest[n:]
 		}
 		pieces = append(pieces, bytes.Clone(rest))
+		// net/http may find the same mistake before we do.
+		alike := strings.NewReplacer("refused with 400", "broken")
 		whole, cut := play(t, bytes.Clone(all)), play(t, pieces...)
-		if fmt.Sprint(whole) != fmt.Sprint(cut) {
+		if alike.Replace(fmt.Sprint(whole)) != alike.Replace(fmt.Sprint(cut)) {
 			t.Errorf("%q: whole %q, cut %q", all, whole, cut)
 		}
 	})

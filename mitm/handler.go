@@ -20,7 +20,7 @@ type (
 
 // RequestOf returns the head of the request as the client sent it, nil for
 // HTTP/2, which has none. ctx is the context of a request that came through
-// [Handler].
+// [NewServer].
 func RequestOf(ctx context.Context) *http1.Request {
 	req, _ := ctx.Value(requestKey{}).(*http1.Request)
 	return req
@@ -33,10 +33,9 @@ func TunnelOf(ctx context.Context) *Tunnel {
 	return t
 }
 
-// ConnContext is for the field of that name of the [http.Server] that serves a
-// listener of [NewListener]. The server's ReadHeaderTimeout then also counts
-// for the later requests of a connection.
-func ConnContext(ctx context.Context, c net.Conn) context.Context {
+// connContext is for the field of that name of [http.Server]. The server's
+// ReadHeaderTimeout then also counts for the later requests of a connection.
+func connContext(ctx context.Context, c net.Conn) context.Context {
 	var t *Tunnel
 	switch c := c.(type) {
 	case *conn:
@@ -44,30 +43,20 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 		if srv, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
 			c.headTimeout = srv.ReadHeaderTimeout
 		}
-		ctx = context.WithValue(ctx, connKey{}, c)
 	case *bareConn:
 		t = c.tunnel
 	}
+	ctx = context.WithValue(ctx, connKey{}, c)
 	if t != nil {
 		ctx = context.WithValue(ctx, tunnelKey{}, t)
 	}
 	return ctx
 }
 
-// Handler serves the requests of framing connections with next, or answers
-// those that are refused. It has to be the outermost handler of the server,
-// whose ConnContext is [ConnContext] and whose DisableGeneralOptionsHandler is
-// set.
-//
-// A connection that next hijacks carries, from the first byte behind the
-// request, what the client sends; so does the bufio.Reader that comes with it,
-// but only one of them should be read. After a CONNECT the connection belongs
-// to whoever hijacked it; after any other request it is closed when next returns.
-//
-// onFailure, unless nil, is told of each request that is refused.
-func Handler(next http.Handler, onFailure func(Failure)) http.Handler {
+// handler serves requests with next, or answers those that are refused.
+func handler(next http.Handler, limits http1.Limits, onFailure func(Failure)) http.Handler {
 	refuse := func(w http.ResponseWriter, r *http.Request, e *http1.Error) {
-		answer(w, e)
+		answer(w, r, e)
 		if onFailure != nil {
 			f := Failure{Time: time.Now(), Class: ClassBadRequest, Status: e.Status, Err: e}
 			if t := TunnelOf(r.Context()); t != nil {
@@ -77,15 +66,19 @@ func Handler(next http.Handler, onFailure func(Failure)) http.Handler {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, _ := r.Context().Value(connKey{}).(*conn)
-		switch {
-		case c != nil:
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 			c.serve(next, refuse, w, r)
-		case r.ProtoMajor == 1 && TunnelOf(r.Context()) != nil:
-			refuse(w, r, &http1.Error{Status: http.StatusBadRequest, Reason: "HTTP/2 was agreed on in the TLS handshake, but this is HTTP/1"})
-		default:
-			next.ServeHTTP(w, r)
+			return
 		}
+		if r.ProtoMajor == 1 {
+			refuse(w, r, &http1.Error{Status: http.StatusBadRequest, Reason: "HTTP/2 was agreed on in the TLS handshake, but this is HTTP/1"})
+			return
+		}
+		if e := tooLarge(r, limits); e != nil {
+			refuse(w, r, e)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -112,16 +105,22 @@ func (c *conn) serve(next http.Handler, refuse func(http.ResponseWriter, *http.R
 	}()
 	// Not a copy of r: net/http puts the trailer fields into its own.
 	*r = *r.WithContext(context.WithValue(r.Context(), requestKey{}, m.req))
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &requestBody{r.Body, c}
+	}
 	next.ServeHTTP(rw, r)
 	done = true
 }
 
-// answer answers with a sentence of plain text, and has the connection closed.
-func answer(w http.ResponseWriter, e *http1.Error) {
+// answer answers with a sentence of plain text, and has the connection closed
+// unless there are other streams on it.
+func answer(w http.ResponseWriter, r *http.Request, e *http1.Error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Connection", "close")
+	if r.ProtoMajor == 1 {
+		h.Set("Connection", "close")
+	}
 	w.WriteHeader(e.Status)
 	fmt.Fprintf(w, "warctee: %d %s: %s\n", e.Status, http.StatusText(e.Status), e.Reason)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warctee/warctee/http1"
 )
 
 const (
@@ -168,7 +170,7 @@ func TestNoUpgrade(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\n\r\n",
 		"GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
 	} {
-		if m, _ := parseMessage([]byte(head)); m.switches || m.refusal != nil {
+		if m, _ := parseMessage([]byte(head), http1.Limits{}); m.switches || m.refusal != nil {
 			t.Errorf("%q: switches %v, refusal %v", head, m.switches, m.refusal)
 		}
 	}

@@ -1,6 +1,7 @@
 package mitm
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,8 +26,7 @@ type Tunnel struct {
 // An Interceptor serves the requests inside CONNECT tunnels. Fields must not be
 // changed after the first call of a method. Methods are safe for concurrent use.
 type Interceptor struct {
-	// Handler gets the requests. It is wrapped in [Handler], so that it can
-	// use [RequestOf] and [TunnelOf].
+	// Handler gets the requests, as that of a [NewServer].
 	Handler http.Handler
 
 	// GetCertificate returns the certificate for a server name that the client
@@ -44,18 +44,18 @@ type Interceptor struct {
 
 	Logger *slog.Logger // nil means slog.Default()
 
-	HandshakeTimeout  time.Duration // for TLS with the client; 0 means 10 s
-	PeekTimeout       time.Duration // for the first bytes of the client; 0 means 5 s
-	IdleTimeout       time.Duration // between requests; 0 means 120 s
-	ReadHeaderTimeout time.Duration // for the head of a request; 0 means 10 s
+	Limits      Limits
+	PeekTimeout time.Duration // for the first bytes of the client; 0 means 5 s
 
-	setUp     sync.Once
-	server    *http.Server // of the requests inside tunnels
-	listener  *tunnelListener
-	tlsConfig *tls.Config
-	untrusted hint // for clients that reject our certificates
-	badTLS    hint // for other failures of the handshake
-	stats     counters
+	setUp      sync.Once
+	limits     Limits       // with defaults
+	server     *http.Server // of the requests inside tunnels
+	listener   *tunnelListener
+	tlsConfig  *tls.Config
+	handshakes chan struct{} // holds one for each that is computed
+	untrusted  hint          // for clients that reject our certificates
+	badTLS     hint          // for other failures of the handshake
+	stats      counters
 
 	mu      sync.Mutex // guards the rest
 	gone    sync.Cond  // a tunnel was closed
@@ -91,6 +91,7 @@ func (in *Interceptor) Stats() Stats {
 // start sets up the server of the requests inside tunnels.
 func (in *Interceptor) start() {
 	in.setUp.Do(func() {
+		in.limits = in.Limits.withDefaults()
 		in.gone.L = &in.mu
 		in.tunnels = map[*tunnelConn]bool{}
 		in.listener = &tunnelListener{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -99,34 +100,14 @@ func (in *Interceptor) start() {
 			NextProtos:     []string{"h2", "http/1.1"},
 			GetCertificate: in.certificateFor,
 		}
-		in.server = &http.Server{
-			Handler:                      Handler(in.Handler, in.OnFailure),
-			ConnContext:                  ConnContext,
-			DisableGeneralOptionsHandler: true,
-			ReadHeaderTimeout:            or(in.ReadHeaderTimeout, 10*time.Second),
-			IdleTimeout:                  or(in.IdleTimeout, 120*time.Second),
-			ErrorLog:                     slog.NewLogLogger(in.logger().Handler(), slog.LevelWarn),
-			Protocols:                    new(http.Protocols),
-		}
-		in.server.Protocols.SetHTTP1(true)
+		in.handshakes = make(chan struct{}, in.limits.MaxHandshakes)
+		in.server = NewServer(in.Handler, in.limits, in.OnFailure, in.Logger)
 		in.server.Protocols.SetUnencryptedHTTP2(true) // TLS is taken off before
 		go in.server.Serve(in.listener)               // stopped by Shutdown and Close
 	})
 }
 
-func or[T comparable](v, otherwise T) T {
-	if v == *new(T) {
-		return otherwise
-	}
-	return v
-}
-
-func (in *Interceptor) logger() *slog.Logger {
-	if in.Logger != nil {
-		return in.Logger
-	}
-	return slog.Default()
-}
+func (in *Interceptor) logger() *slog.Logger { return orDefault(in.Logger) }
 
 // ServeTunnel answers a CONNECT request, of which nothing has been answered
 // yet, and serves what the client then sends through conn. It returns at once
@@ -169,7 +150,7 @@ func (in *Interceptor) recovered(c *tunnelConn) {
 
 // open finds out what the client speaks.
 func (in *Interceptor) open(c *tunnelConn) {
-	c.SetDeadline(time.Now().Add(or(in.PeekTimeout, 5*time.Second)))
+	c.SetDeadline(time.Now().Add(cmp.Or(in.PeekTimeout, 5*time.Second)))
 	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		c.Close()
 		return
@@ -183,7 +164,7 @@ func (in *Interceptor) open(c *tunnelConn) {
 		in.terminate(c)
 	case speaksHTTP:
 		in.stats.plain.Add(1)
-		in.serve(c, newConn(c, c.tunnel))
+		in.serve(c, newConn(c, c.tunnel, in.limits.head()))
 	default:
 		in.opened(c)
 		in.blind(c, why)
@@ -192,10 +173,17 @@ func (in *Interceptor) open(c *tunnelConn) {
 
 // terminate takes TLS off the tunnel.
 func (in *Interceptor) terminate(c *tunnelConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), or(in.HandshakeTimeout, 10*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), in.limits.HeaderTimeout)
 	defer cancel()
 	tc := tls.Server(c, in.tlsConfig)
-	if err := tc.HandshakeContext(ctx); err != nil {
+	c.turn = &turn{slots: in.handshakes, ctx: ctx}
+	err := c.turn.take()
+	if err == nil {
+		err = tc.HandshakeContext(ctx)
+		c.turn.give()
+	}
+	c.turn = nil
+	if err != nil {
 		in.handshakeFailed(c, err)
 		c.Close() // after the report: Shutdown waits for it
 		return
@@ -208,7 +196,7 @@ func (in *Interceptor) terminate(c *tunnelConn) {
 		in.serve(c, &bareConn{Conn: tc, tunnel: c.tunnel})
 		return
 	}
-	in.serve(c, newConn(tc, c.tunnel))
+	in.serve(c, newConn(tc, c.tunnel, in.limits.head()))
 }
 
 // serve gives the connection, which is c or on top of it, to the server.

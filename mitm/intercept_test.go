@@ -96,18 +96,26 @@ func (l *logBuffer) String() string {
 
 // A proxy is an outer server with an interceptor behind it.
 type proxy struct {
-	t    *testing.T
-	in   *Interceptor
-	addr string
-	log  *logBuffer
-	ca   *authority
+	t     *testing.T
+	in    *Interceptor
+	outer *Listener
+	addr  string
+	log   *logBuffer
+	ca    *authority
 }
 
-func newProxy(t *testing.T, h http.HandlerFunc) *proxy {
+func newProxy(t *testing.T, h http.HandlerFunc) *proxy { return newProxyWithin(t, Limits{}, h) }
+
+func newProxyWithin(t *testing.T, limits Limits, h http.HandlerFunc) *proxy {
 	p := &proxy{t: t, log: &logBuffer{}, ca: newAuthority()}
-	p.in = &Interceptor{Handler: h, GetCertificate: p.ca.leaf, Logger: slog.New(slog.NewTextHandler(p.log, nil))}
+	log := slog.New(slog.NewTextHandler(p.log, nil))
+	p.in = &Interceptor{Handler: h, GetCertificate: p.ca.leaf, Logger: log, Limits: limits}
 	t.Cleanup(func() { p.in.Close() })
-	p.addr = listen(t, func(w http.ResponseWriter, r *http.Request) {
+	p.outer = listenWithin(t, limits, log, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect {
+			h(w, r)
+			return
+		}
 		c, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -115,6 +123,7 @@ func newProxy(t *testing.T, h http.HandlerFunc) *proxy {
 		}
 		p.in.ServeTunnel(c, r.Host)
 	})
+	p.addr = p.outer.Addr().String()
 	return p
 }
 
@@ -135,6 +144,7 @@ func (p *proxy) tls(authority string, config *tls.Config) (*client, error) {
 	}
 	tc := tls.Client(c.Conn, config)
 	if err := tc.Handshake(); err != nil {
+		c.Close()
 		return nil, err
 	}
 	return newClient(p.t, tc), nil

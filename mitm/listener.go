@@ -1,34 +1,93 @@
 package mitm
 
 import (
+	"errors"
+	"log/slog"
 	"net"
 	"sync"
+	"syscall"
+	"time"
 )
 
-// NewListener returns a listener whose connections are framing connections.
-// When it is closed, it closes those that have not sent the head of a request
-// yet; else [http.Server.Shutdown] waits five seconds for them.
-func NewListener(l net.Listener) net.Listener {
-	return &listener{Listener: l}
-}
-
-type listener struct {
+// A Listener accepts framing connections, no more at once than its limits
+// allow.
+type Listener struct {
 	net.Listener
-	silent silentConns
+	limits  Limits
+	log     *slog.Logger
+	crowd   *crowd
+	full    hint // for connections that are refused
+	starved hint // for want of file descriptors
+	silent  silentConns
+	close   func()
+	closed  chan struct{}
 }
 
-func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+// NewListener returns a listener for a server of [NewServer]. When it is
+// closed, it closes those of its connections that have not sent the head of a
+// request yet; else [http.Server.Shutdown] waits five seconds for them. A nil
+// log means slog.Default().
+func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
+	limits = limits.withDefaults()
+	closed := make(chan struct{})
+	return &Listener{
+		Listener: l,
+		limits:   limits,
+		log:      orDefault(log),
+		crowd:    newCrowd(limits),
+		close:    sync.OnceFunc(func() { close(closed) }),
+		closed:   closed,
 	}
-	fc := newConn(c, nil)
-	l.silent.watch(fc, &fc.onHead)
-	return fc, nil
 }
 
-func (l *listener) Close() error {
+// Connections returns how many connections of clients are open, tunnels
+// included, and how many have been refused.
+func (l *Listener) Connections() (open int, refused int64) { return l.crowd.counts() }
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.accept()
+		if err != nil {
+			return nil, err
+		}
+		leave, why := l.crowd.enter(addressOf(c))
+		if leave == nil {
+			l.crowd.refuse(c, why)
+			if n := l.full.count(); n > 0 {
+				l.log.Warn("connections of clients are refused", "why", why, "times", n)
+			}
+			continue
+		}
+		fc := newConn(c, nil, l.limits.head())
+		fc.onClose = leave
+		l.silent.watch(fc, &fc.onHead)
+		return fc, nil
+	}
+}
+
+// accept waits while there are no file descriptors.
+func (l *Listener) accept() (net.Conn, error) {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		c, err := l.Listener.Accept()
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+			return c, err
+		}
+		if n := l.starved.count(); n > 0 {
+			l.log.Warn("no file descriptor is left for a client (raise ulimit -n or lower --max-connections)", "error", err, "times", n)
+		}
+		select {
+		case <-time.After(wait):
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// Close implements net.Listener.
+func (l *Listener) Close() error {
 	err := l.Listener.Close()
+	l.close()
 	l.silent.close()
 	return err
 }

@@ -1,6 +1,7 @@
 package mitm
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"net/url"
@@ -22,8 +23,8 @@ type message struct {
 }
 
 // parseMessage understands a whole head, and makes the copy for net/http.
-func parseMessage(raw []byte) (m *message, normal []byte) {
-	req, err := http1.ParseRequest(raw)
+func parseMessage(raw []byte, l http1.Limits) (m *message, normal []byte) {
+	req, err := l.ParseRequest(raw)
 	if err != nil {
 		return refusedMessage(raw, asRefusal(err))
 	}
@@ -47,7 +48,11 @@ func asRefusal(err error) *http1.Error {
 // refusedMessage makes a message that stands for one that is refused.
 func refusedMessage(raw []byte, refusal *http1.Error) (m *message, normal []byte) {
 	m = &message{raw: raw, refusal: refusal, target: "/"}
-	return m, []byte("GET / HTTP/1.1\r\nHost: refused.invalid\r\nConnection: close\r\n\r\n")
+	method := http.MethodGet
+	if bytes.HasPrefix(raw, []byte("HEAD ")) {
+		method = http.MethodHead // whose answer has no body
+	}
+	return m, []byte(method + " / HTTP/1.1\r\nHost: refused.invalid\r\nConnection: close\r\n\r\n")
 }
 
 // agrees reports whether r is what net/http made of the copy of m. It would
@@ -55,7 +60,7 @@ func refusedMessage(raw []byte, refusal *http1.Error) (m *message, normal []byte
 // ended. That is all in which a mistake could let one request pass for another.
 func (m *message) agrees(r *http.Request) bool {
 	if m.refusal != nil {
-		return r.Method == http.MethodGet && r.RequestURI == m.target && r.Host == "refused.invalid"
+		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.RequestURI == m.target && r.Host == "refused.invalid"
 	}
 	length, chunked := int64(0), false
 	switch f := m.req.Framing; f.Kind {

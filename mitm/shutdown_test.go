@@ -140,7 +140,7 @@ func TestShutdownUnused(t *testing.T) {
 func TestNoLeak(t *testing.T) {
 	addr := origin(t, func(c *net.TCPConn) { io.Copy(c, c) })
 	p := newProxy(t, tell)
-	p.in.PeekTimeout = 20 * time.Millisecond
+	p.in.PeekTimeout = 200 * time.Millisecond
 	round := func() {
 		for _, early := range []string{
 			"", "\x16\x03\x01", "\x16garbage", "SSH-2.0-x\r\n", plainHead, "GET a HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHo",

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-
-	"github.com/warctee/warctee/http1"
 )
 
 // A tunnelConn is the client's connection below TLS, from the answer to its
@@ -21,12 +19,13 @@ type tunnelConn struct {
 	onClose func()
 
 	peeked  []byte // of the client; Read returns them first
+	turn    *turn  // in a TLS handshake
 	opening bool   // it is not clear yet what the client speaks; guarded by Interceptor.mu
 }
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	if len(c.peeked) == 0 {
-		return c.Conn.Read(p)
+		return c.turn.read(c.Conn, p)
 	}
 	n := copy(p, c.peeked)
 	c.peeked = c.peeked[n:]
@@ -61,13 +60,21 @@ const (
 	speaksOther
 )
 
-// maxPeek is how long a request line may be in order to be recognised.
-const maxPeek = http1.MaxTarget + 128
+// maxPeek is how much of a request line is looked at. What is longer can be
+// nothing but HTTP.
+const maxPeek = 8 << 10
 
 // peek reads until it is clear what the client speaks. why explains speaksOther.
 func (c *tunnelConn) peek() (p protocol, why string) {
 	for {
-		if p := recognise(c.peeked); p != undecided {
+		rest := c.peeked
+		for blank := 0; blank < maxBlank && bytes.HasPrefix(rest, []byte("\r\n")); blank++ {
+			rest = rest[2:] // behind the CONNECT, and no part of what follows
+		}
+		if p := recognise(rest); p != undecided {
+			if p == speaksTLS {
+				c.peeked = rest
+			}
 			return p, "neither TLS nor HTTP"
 		}
 		b := slices.Grow(c.peeked, max(1<<10, len(c.peeked)))
@@ -89,8 +96,11 @@ func (c *tunnelConn) peek() (p protocol, why string) {
 // recognise tells what starts with b: TLS with the record of a handshake
 // (RFC 8446 §5.1), HTTP with a request line (RFC 9112 §3).
 func recognise(b []byte) protocol {
-	if len(b) > 0 && b[0] == 0x16 {
+	switch {
+	case len(b) > 0 && b[0] == 0x16:
 		return speaksTLS
+	case len(b) == 1 && b[0] == '\r':
+		return undecided
 	}
 	method := 0
 	for method < len(b) && isMethodByte(b[method]) {
@@ -109,8 +119,10 @@ func recognise(b []byte) protocol {
 		return speaksOther
 	case whole && len(line) > 9 && bytes.Equal(line[len(line)-9:len(line)-1], []byte(" HTTP/1.")):
 		return speaksHTTP
-	case whole, len(b) > maxPeek:
+	case whole:
 		return speaksOther
+	case len(b) > maxPeek:
+		return speaksHTTP
 	}
 	return undecided
 }

@@ -1,0 +1,115 @@
+package mitm
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/warctee/warctee/http1"
+)
+
+// Limits bound what clients can make the proxy use. Fields that are zero mean
+// the default.
+type Limits struct {
+	// MaxURL and MaxHead bound the target of a request and its header fields,
+	// in bytes, MaxFields the number of fields; over HTTP/2 too. Default 64
+	// KiB each, and 256.
+	MaxURL, MaxHead, MaxFields int
+	// HeaderTimeout bounds the time for the head of a request and for a TLS
+	// handshake; default 10 s.
+	HeaderTimeout time.Duration
+	// IdleTimeout bounds the time between two requests; default 2 min.
+	IdleTimeout time.Duration
+	// StallTimeout bounds the time in which either end of a blind tunnel
+	// takes no byte, or a client with HTTP/2; default 10 min.
+	StallTimeout time.Duration
+
+	// MaxConns bounds the connections of all clients, MaxConnsPerClient those
+	// of one address. A tunnel counts until it is closed. Further ones are
+	// answered with 503. Default 16384, and three quarters of MaxConns.
+	MaxConns, MaxConnsPerClient int
+	// MaxHandshakes bounds the TLS handshakes that are computed at once. One
+	// that waits for its client does not count. Default 64.
+	MaxHandshakes int
+}
+
+func (l Limits) withDefaults() Limits {
+	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, 10*time.Second)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, 2*time.Minute)
+	l.StallTimeout = cmp.Or(l.StallTimeout, 10*time.Minute)
+	l.MaxConns = cmp.Or(l.MaxConns, 16<<10)
+	l.MaxConnsPerClient = cmp.Or(l.MaxConnsPerClient, max(1, l.MaxConns/4*3))
+	l.MaxHandshakes = cmp.Or(l.MaxHandshakes, 64)
+	return l
+}
+
+// head is what http1 has to know.
+func (l Limits) head() http1.Limits {
+	return http1.Limits{Target: l.MaxURL, Fields: l.MaxHead, FieldCount: l.MaxFields}.WithDefaults()
+}
+
+const (
+	maxStreams = 100 // of one connection with HTTP/2, at once
+
+	// What a client with HTTP/2 may send of bodies before anybody reads them,
+	// on one connection.
+	unreadBytes = 256 << 10
+)
+
+// NewServer returns a server for a [Listener]. next can use [RequestOf] and
+// [TunnelOf]. What it gets has passed the checks of this package; onFailure,
+// unless nil, is told of each request that has not. A nil log means
+// slog.Default().
+//
+// A connection that next hijacks carries, from the first byte behind the
+// request, what the client sends; so does the bufio.Reader that comes with it,
+// but only one of them should be read. After a CONNECT the connection belongs
+// to whoever hijacked it; after any other request it is closed when next returns.
+func NewServer(next http.Handler, l Limits, onFailure func(Failure), log *slog.Logger) *http.Server {
+	l = l.withDefaults()
+	s := &http.Server{
+		Handler:                      handler(next, l.head(), onFailure),
+		ConnContext:                  connContext,
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            l.HeaderTimeout,
+		IdleTimeout:                  l.IdleTimeout,
+		// More than what is let through, with all of it percent-encoded.
+		MaxHeaderBytes: 3 * l.head().Head(),
+		ErrorLog:       slog.NewLogLogger(orDefault(log).Handler(), slog.LevelWarn),
+		Protocols:      new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          maxStreams,
+			MaxReceiveBufferPerConnection: unreadBytes,
+			MaxReceiveBufferPerStream:     unreadBytes,
+			WriteByteTimeout:              l.StallTimeout,
+		},
+	}
+	s.Protocols.SetHTTP1(true)
+	return s
+}
+
+func orDefault(log *slog.Logger) *slog.Logger { return cmp.Or(log, slog.Default()) }
+
+// tooLarge looks at the head of a request over HTTP/2, as if it were of
+// HTTP/1.
+func tooLarge(r *http.Request, l http1.Limits) *http1.Error {
+	if n := len(r.RequestURI); n > l.Target {
+		return &http1.Error{Status: http.StatusRequestURITooLong, Reason: fmt.Sprintf("the request target has %d bytes, more than %d", n, l.Target)}
+	}
+	count, size := 1, len("Host: \r\n\r\n")+len(r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			count++
+			size += len(name) + len(": \r\n") + len(v)
+		}
+	}
+	switch {
+	case size > l.Fields:
+		return &http1.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: fmt.Sprintf("the header fields have %d bytes, more than %d", size, l.Fields)}
+	case count > l.FieldCount:
+		return &http1.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: fmt.Sprintf("there are %d header fields, more than %d", count, l.FieldCount)}
+	}
+	return nil
+}

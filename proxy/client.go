@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -93,6 +94,20 @@ type stallConn struct {
 func (c *stallConn) Write(p []byte) (int, error) {
 	c.SetWriteDeadline(time.Now().Add(c.stall))
 	return c.Conn.Write(p)
+}
+
+// webSocketBuffer is what a WebSocket costs in each direction. Between its
+// messages it has to wait in a Read with a buffer.
+const webSocketBuffer = 4 << 10
+
+// WriteTo and ReadFrom keep io.Copy from taking buffers of 32 KiB.
+
+func (c *stallConn) WriteTo(w io.Writer) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{c}, make([]byte, webSocketBuffer))
+}
+
+func (c *stallConn) ReadFrom(r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{r}, make([]byte, webSocketBuffer))
 }
 
 func (w *clientWriter) Flush() {

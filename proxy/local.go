@@ -3,7 +3,11 @@ package proxy
 import (
 	"encoding/json"
 	"html/template"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"strings"
 )
 
 // Pages are what the proxy shows to somebody who opens its own address.
@@ -12,10 +16,17 @@ type Pages struct {
 	Status        func() any // becomes JSON; must hold no secrets
 	Version       string
 	Dir           string // of the archive
+
+	Listen net.Addr // of the proxy; has to be set
+	Host   string   // further name that the proxy is known by; may be empty
+	Users  *Users   // who may look from other machines; nil: nobody
 }
 
 // Handler serves /, /ca.pem and /status to requests that are for the proxy
-// itself.
+// itself. A web site must not get at them through the browser of somebody who
+// has it open: so the request has to name the proxy as its host (DNS
+// rebinding), other sites can neither read nor frame the answer, and the status
+// is not even sent to them.
 func (p Pages) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.front)
@@ -28,9 +39,79 @@ func (p Pages) Handler() http.Handler {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		if err := p.refuse(r); err != nil {
+			answer(w, err)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// refuse says why a request is not answered; nil: it is.
+func (p Pages) refuse(r *http.Request) *refusal {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !p.isHost(r.Host, local) {
+		at := p.Listen
+		if local != nil {
+			at = local
+		}
+		return refuse(http.StatusMisdirectedRequest, "this is a proxy, and %q is not one of its own names: set it as the HTTP proxy of your program, or open http://%s/ for help", r.Host, at)
+	}
+	switch {
+	case isSameMachine(r.RemoteAddr, local), p.Users != nil && p.Users.admit(r, "Authorization"):
+	case p.Users != nil:
+		return refuse(http.StatusUnauthorized, "the pages of this proxy want a name and a password")
+	default:
+		return refuse(http.StatusForbidden, "the pages of this proxy can be opened on its own machine only (or with a password: --auth)")
+	}
+	if from := r.Header.Get("Sec-Fetch-Site"); r.URL.Path == "/status" && from != "" && from != "none" && from != "same-origin" {
+		return refuse(http.StatusForbidden, "the status is not for other sites")
+	}
+	return nil
+}
+
+// isHost reports whether a Host field names the proxy. An address can be what
+// the client connected to, since no name leads there that somebody else has
+// chosen.
+func (p Pages) isHost(hostport string, local net.Addr) bool {
+	host, port := splitAuthority(hostport)
+	listen, err := netip.ParseAddrPort(p.Listen.String())
+	if err != nil || port != listen.Port() {
+		return false
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		own := bare(listen.Addr())
+		if local != nil {
+			own, _ = addrOf(local.String())
+		}
+		return bare(addr).IsLoopback() || bare(addr) == own
+	}
+	name, _ := os.Hostname()
+	short, _, _ := strings.Cut(name, ".")
+	for _, own := range []string{"localhost", name, short, p.Host} {
+		if own != "" && strings.EqualFold(host, own) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSameMachine reports whether a client is on the machine of the proxy: it
+// comes from the address that it connected to, or from a loopback address.
+func isSameMachine(client string, local net.Addr) bool {
+	addr, ok := addrOf(client)
+	if !ok {
+		return false
+	}
+	if addr.IsLoopback() || local == nil {
+		return addr.IsLoopback()
+	}
+	own, ok := addrOf(local.String())
+	return ok && addr == own
 }
 
 func (p Pages) certificate(w http.ResponseWriter, _ *http.Request) {

@@ -9,6 +9,9 @@
 //	GET / … in a tunnel    the same, with the authority of the CONNECT
 //	GET / … otherwise      for the proxy itself: Options.Local
 //
+// It also says who may use it ([Users], [AllowClients]), and where it connects
+// to ([Destinations]).
+//
 // goproxy forwards; its own interception of TLS, its certificate and its
 // transport are not used. Whatever goes wrong upstream becomes a response with
 // a plain sentence; a body that breaks off cuts the connection to the client,
@@ -24,19 +27,21 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/elazarl/goproxy"
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/idna"
 )
 
 // Options of a proxy. Transport and Intercept have to be set.
 type Options struct {
 	// Transport performs the exchanges. Its errors become responses; one
-	// that has a method HTTPStatus() int chooses the status, others give 502.
+	// that has a method HTTPStatus() int chooses the status, others give 502;
+	// one with a method RetryAfter() time.Duration says when to try again.
 	Transport http.RoundTripper
 	// Intercept takes over the connection of a CONNECT to authority
 	// (host:port) and answers it. It returns at once.
@@ -49,9 +54,17 @@ type Options struct {
 	Context func(context.Context) context.Context
 	// Local answers requests to the proxy itself; nil: 404.
 	Local http.Handler
+	// Users are those who may use the proxy; nil: all. A client has to say who
+	// it is with each request, but not again in a tunnel that it was given.
+	// The pages of Local are not included.
+	Users *Users
+	// Destinations are judged before a look-up here; who dials for Transport
+	// and Intercept has to ask their method Control. nil: all are allowed.
+	Destinations *Destinations
 	// OnRefusal, if set, is told of the requests that the proxy itself
-	// refuses.
-	OnRefusal func(r *http.Request, status int, reason string)
+	// refuses, but for those of clients that did not say who they are. class
+	// is one of docs/failures.md.
+	OnRefusal func(r *http.Request, class string, status int, reason string)
 
 	// Timeout bounds how long a client may stay silent in the middle of a
 	// request body; default 60 s.
@@ -120,8 +133,8 @@ func (p *proxy) hijack(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := p.direct(r); err != nil {
 		answer(w, err)
-		if p.OnRefusal != nil {
-			p.OnRefusal(r, err.status, err.reason)
+		if p.OnRefusal != nil && err.status != http.StatusProxyAuthRequired {
+			p.OnRefusal(r, err.class, err.status, err.reason)
 		}
 		return
 	}
@@ -155,35 +168,61 @@ func (p *proxy) direct(r *http.Request) *refusal {
 	if p.Tunnel != nil {
 		authority, encrypted, inTunnel = p.Tunnel(r.Context())
 	}
+	forProxy := r.Method != http.MethodConnect && r.URL.Host == "" && r.URL.Scheme == ""
 	switch {
+	case !inTunnel && !forProxy && p.Users != nil && !p.Users.admit(r, "Proxy-Authorization"):
+		return refuse(http.StatusProxyAuthRequired, "this proxy wants a name and a password")
 	case r.Method == http.MethodConnect && inTunnel:
 		return refuse(http.StatusBadRequest, "a CONNECT inside a tunnel is not supported")
 	case r.Method == http.MethodConnect:
-		_, err := connectAuthority(r.URL.Host)
-		return err
+		authority, err := connectAuthority(r.URL.Host)
+		if err != nil {
+			return err
+		}
+		return p.judge(authority)
 	case r.Method == http.MethodTrace:
 		return refuse(http.StatusMethodNotAllowed, "TRACE is not forwarded")
 	case inTunnel:
 		return directInTunnel(r, authority, encrypted)
-	case r.URL.Host != "" || r.URL.Scheme != "":
-		return checkAbsolute(r)
+	case forProxy:
+		return nil
 	}
-	return nil // for the proxy itself
+	if err := checkAbsolute(r); err != nil {
+		return err
+	}
+	return p.judge(withPort(r.URL.Host, defaultPort(r.URL.Scheme)))
+}
+
+func (p *proxy) judge(authority string) *refusal {
+	if p.Destinations == nil {
+		return nil
+	}
+	return p.Destinations.judge(authority)
+}
+
+func defaultPort(scheme string) string {
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
 }
 
 // directInTunnel sends a request where its CONNECT went (RFC 9110 §7.4): a
 // client that got there cannot ask for another host, and another scheme.
 func directInTunnel(r *http.Request, authority string, encrypted bool) *refusal {
-	scheme, port := "http", "80"
+	scheme := "http"
 	if encrypted {
-		scheme, port = "https", "443"
+		scheme = "https"
 	}
+	port := defaultPort(scheme)
 	if r.URL.Scheme != "" && r.URL.Scheme != scheme {
 		return refuse(http.StatusMisdirectedRequest, "the request is for %s, the tunnel is %s", r.URL.Scheme, scheme)
 	}
 	host := r.Host
 	if r.URL.Host != "" {
 		host = r.URL.Host
+	} else if text, err := url.PathUnescape(host); err == nil {
+		host = text // net/http takes no U-labels; mitm has encoded them
 	}
 	if host != "" && !strings.EqualFold(withPort(host, port), authority) {
 		if ascii, err := connectAuthority(withPort(host, port)); err != nil || ascii != authority {
@@ -212,7 +251,7 @@ func checkAbsolute(r *http.Request) *refusal {
 
 func withPort(host, port string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
-		return strings.TrimSuffix(host, ":") // "host:" has the default port
+		return host
 	}
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
@@ -228,33 +267,16 @@ func connectAuthority(hostport string) (string, *refusal) {
 		return "", refuse(http.StatusBadRequest, "%q has no valid port", hostport)
 	}
 	if strings.Contains(host, ":") {
-		if net.ParseIP(host) == nil {
+		if addr, err := netip.ParseAddr(host); err != nil || addr.Zone() != "" {
 			return "", refuse(http.StatusBadRequest, "%q is not an IPv6 address (one with a zone cannot be recorded)", host)
 		}
 		return net.JoinHostPort(strings.ToLower(host), port), nil
 	}
-	ascii, err := idna.Lookup.ToASCII(host)
-	if err != nil {
-		ascii = strings.ToLower(host) // names with underscores and the like are in use
-	}
-	if !httpguts.ValidHostHeader(ascii) || strings.ContainsAny(ascii, "/@?#%\\") || !isASCII(ascii) || looksLikeOddIPv4(ascii) {
+	ascii, ok := asciiHost(host)
+	if _, err := netip.ParseAddr(ascii); err != nil && !ok {
 		return "", refuse(http.StatusBadRequest, "%q is not a valid host name", host)
 	}
 	return net.JoinHostPort(ascii, port), nil
-}
-
-func isASCII(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f })
-}
-
-// looksLikeOddIPv4 reports whether the last label is a number and the host is
-// no dotted-decimal address: 127.1, 0x7f.1 and the like, which programs
-// understand in different ways.
-func looksLikeOddIPv4(host string) bool {
-	host = strings.TrimSuffix(host, ".")
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	_, err := strconv.ParseUint(last, 0, 64)
-	return err == nil && net.ParseIP(host) == nil
 }
 
 // exchangeContext is what the transport gets to know of the client. Over
@@ -339,11 +361,16 @@ func endToEnd(h http.Header) http.Header {
 // A refusal is an answer of the proxy itself.
 type refusal struct {
 	status int
+	class  string
 	reason string
+	retry  time.Duration // when the client may try again; 0: it is not told
 }
 
 func refuse(status int, format string, args ...any) *refusal {
-	return &refusal{status: status, reason: fmt.Sprintf(format, args...)}
+	return &refusal{status: status, class: "not-forwarded", reason: fmt.Sprintf(format, args...)}
 }
 
 func (e *refusal) Error() string { return e.reason }
+
+// HTTPStatus is the status of the answer.
+func (e *refusal) HTTPStatus() int { return e.status }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,25 @@ func TestConnectAuthority(t *testing.T) {
 		"127.1:80":                "",
 		"0x7f.0.0.1:80":           "", // the last label is a number, the host no address
 		"2130706433:80":           "",
+		"127.0.0.01:80":           "",
+		"127.0.0.1.:80":           "",
+		"1.2.3.08:80":             "",
+		"99999999999999999999:80": "",
+		"example.0x:80":           "",
+		"1.2.3.4.example:80":      "1.2.3.4.example:80",
+		"*:80":                    "",
+		"*.example.org:80":        "",
+		"..:80":                   "",
+		"../x:80":                 "",
+		"a..b:80":                 "",
+		".example:80":             "",
+		"[fe80::1%25eth0]:80":     "",
+		"a\x00b:80":               "",
+		"caf\xe9.example:80":      "",
+		"caf\ufffd.example:80":    "",
+		"-under.example:80":       "-under.example:80",
+		"１２７.０.０.１:80":            "127.0.0.1:80",
+		"127。0。0。1:80":            "127.0.0.1:80",
 		"a b:80":                  "",
 		"a/b:80":                  "",
 		"a@b:80":                  "",
@@ -207,7 +227,7 @@ func TestAbsentFieldsStayAbsent(t *testing.T) {
 	}
 }
 
-func TestRefuseSelf(t *testing.T) {
+func TestOwnAddress(t *testing.T) {
 	for _, test := range []struct {
 		listen, to string
 		refused    bool
@@ -220,19 +240,25 @@ func TestRefuseSelf(t *testing.T) {
 		{"[::1]:8000", "[::1]:8000", true},
 		{"[::]:8000", "127.0.0.1:8000", true},
 		{"[::]:8000", "192.0.2.1:8000", false},
+		{"[::]:8000", "[::1]:8000", true},
+		{"[::]:8000", "[64:ff9b::127.0.0.1]:8000", true},
+		{"0.0.0.0:8000", "127.0.0.2:8000", true},
+		{"0.0.0.0:8000", "127.0.0.2:8001", false},
 	} {
 		listen, err := net.ResolveTCPAddr("tcp", test.listen)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := RefuseSelf(listen)("tcp", test.to, nil); (err != nil) != test.refused {
+		d := &Destinations{Listen: listen}
+		err = d.Control("name.example", netip.MustParseAddrPort(test.to))
+		if (asRefusal(err).status == http.StatusLoopDetected) != test.refused {
 			t.Errorf("listening on %s, connecting to %s: %v", test.listen, test.to, err)
 		}
 	}
 }
 
 func TestPages(t *testing.T) {
-	pages := Pages{CACertificate: []byte("PEM"), Status: func() any { return map[string]int{"responses": 3} }, Version: "1<2", Dir: "/w<b>"}.Handler()
+	pages := testPages(nil)
 	for _, test := range []struct {
 		path, contentType, contains string
 		status                      int
@@ -243,7 +269,7 @@ func TestPages(t *testing.T) {
 		{"/other", "text/plain; charset=utf-8", "this is a proxy", 404},
 	} {
 		w := httptest.NewRecorder()
-		pages.ServeHTTP(w, httptest.NewRequest("GET", test.path, nil))
+		pages.ServeHTTP(w, pageRequest(test.path))
 		if w.Code != test.status || w.Header().Get("Content-Type") != test.contentType || !strings.Contains(w.Body.String(), test.contains) {
 			t.Errorf("%s: %d %q %q", test.path, w.Code, w.Header().Get("Content-Type"), w.Body)
 		}

@@ -3,32 +3,75 @@ package proxy
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // asRefusal words an error of the transport for the client.
 func asRefusal(err error) *refusal {
+	e := refuse(http.StatusBadGateway, "%s", err)
 	var status interface{ HTTPStatus() int }
 	if errors.As(err, &status) {
-		return &refusal{status: status.HTTPStatus(), reason: err.Error()}
+		e.status = status.HTTPStatus()
 	}
-	return &refusal{status: http.StatusBadGateway, reason: err.Error()}
+	var again interface{ RetryAfter() time.Duration }
+	if errors.As(err, &again) {
+		e.retry = again.RetryAfter()
+	}
+	return e
 }
 
+// challenge asks for a name and a password (RFC 7617 §2).
+const challenge = `Basic realm="warctee", charset="UTF-8"`
+
 func (e *refusal) header() http.Header {
-	return http.Header{
+	h := http.Header{
 		"Content-Type":           {"text/plain; charset=utf-8"},
 		"Content-Length":         {strconv.Itoa(len(e.body()))},
 		"X-Content-Type-Options": {"nosniff"},
 		"Cache-Control":          {"no-store"},
 	}
+	if e.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.retry.Seconds()))))
+	}
+	switch e.status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", challenge)
+	case http.StatusProxyAuthRequired:
+		h.Set("Proxy-Authenticate", challenge)
+	}
+	return h
 }
 
 func (e *refusal) body() string {
-	return "warctee: " + strconv.Itoa(e.status) + " " + http.StatusText(e.status) + ": " + e.reason + "\n"
+	return "warctee: " + strconv.Itoa(e.status) + " " + http.StatusText(e.status) + ": " + printable(e.reason) + "\n"
 }
+
+// printable writes as escapes what does more to a terminal than to show a
+// character. A reason may hold what an origin said, such as the names in its
+// certificate.
+func printable(s string) string {
+	if strings.IndexFunc(s, isUnprintable) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if isUnprintable(c) {
+			quoted := strconv.QuoteRuneToASCII(c)
+			b.WriteString(quoted[1 : len(quoted)-1])
+			continue
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
 
 func (e *refusal) response(r *http.Request) *http.Response {
 	return &http.Response{

@@ -2,29 +2,25 @@ package proxy
 
 import (
 	"net"
-	"net/http"
 	"net/netip"
-	"syscall"
 )
 
-// RefuseSelf returns a Control function for the [net.Dialer] of the transport
-// that refuses connections to the proxy's own address, which would go round in
-// a circle. It sees the final address, whatever name led to it.
-func RefuseSelf(listen net.Addr) func(network, address string, _ syscall.RawConn) error {
-	self, err := netip.ParseAddrPort(listen.String())
-	return func(_, address string, _ syscall.RawConn) error {
-		to, toErr := netip.ParseAddrPort(address)
-		if err != nil || toErr != nil || to.Port() != self.Port() {
-			return nil
-		}
-		addr := to.Addr().Unmap().WithZone("")
-		if addr == self.Addr().Unmap() || addr.IsUnspecified() || self.Addr().IsUnspecified() && isOwn(addr) {
-			return &refusal{http.StatusLoopDetected, "that is the address of this proxy itself; its own pages are there for programs that do not use it as a proxy"}
-		}
-		return nil
+// isSelf reports whether an address leads back to the proxy.
+func (d *Destinations) isSelf(to netip.AddrPort) bool {
+	listen, err := netip.ParseAddrPort(d.Listen.String())
+	if err != nil || to.Port() != listen.Port() {
+		return false
 	}
+	self := bare(listen.Addr())
+	for _, addr := range forms(bare(to.Addr())) {
+		if addr == self || addr.IsUnspecified() || self.IsUnspecified() && isOwn(addr) {
+			return true
+		}
+	}
+	return false
 }
 
+// isOwn reports whether an address is one of this machine.
 func isOwn(addr netip.Addr) bool {
 	if addr.IsLoopback() {
 		return true
@@ -40,6 +36,3 @@ func isOwn(addr netip.Addr) bool {
 	}
 	return false
 }
-
-// HTTPStatus is the status of the answer.
-func (e *refusal) HTTPStatus() int { return e.status }

@@ -1,0 +1,249 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxUsersFile bounds the file of [ReadUsers], which somebody may have given
+// the wrong name of.
+const maxUsersFile = 1 << 20
+
+// Users are those who may use the proxy: names and passwords. Only their hashes
+// are kept.
+type Users struct {
+	hashes [][sha256.Size]byte // of NAME:PASSWORD
+	failed denials
+}
+
+// ReadUsers reads a file with a line NAME:PASSWORD for each user. Empty lines
+// and those that begin with # do not count. A file that others than its owner
+// can reach is refused. log gets warnings of attempts with a wrong password.
+func ReadUsers(path string, log *slog.Logger) (*Users, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// Windows has no such modes.
+	if mode := st.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("others can reach %s (mode %04o), which holds passwords; run: chmod %o %s", path, mode, mode&^0o077, path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxUsersFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxUsersFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxUsersFile)
+	}
+	u := &Users{failed: denials{log: log, what: "somebody gave a wrong name or password (--auth)"}}
+	n := 0
+	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
+		n++
+		line = bytes.TrimRight(line, "\r\n")
+		if len(bytes.TrimSpace(line)) == 0 || line[0] == '#' {
+			continue
+		}
+		if name, password, ok := bytes.Cut(line, []byte{':'}); !ok || len(name) == 0 || len(password) == 0 {
+			return nil, fmt.Errorf("line %d of %s is not NAME:PASSWORD", n, path) // the line itself is a secret
+		}
+		u.hashes = append(u.hashes, sha256.Sum256(line))
+	}
+	if len(u.hashes) == 0 {
+		return nil, fmt.Errorf("%s has no line NAME:PASSWORD", path)
+	}
+	return u, nil
+}
+
+// Failed is how often somebody gave a wrong name or password.
+func (u *Users) Failed() int64 { return u.failed.total() }
+
+// admit reports whether a request carries the name and password of a user in
+// field, which is Authorization or Proxy-Authorization (RFC 7617).
+func (u *Users) admit(r *http.Request, field string) bool {
+	values := r.Header[field]
+	if len(values) == 0 {
+		return false // clients wait to be asked
+	}
+	if len(values) == 1 && u.know(values[0]) {
+		return true
+	}
+	u.failed.add(r.RemoteAddr)
+	return false
+}
+
+// know takes the same time whether there is such a name or not, and however
+// much of the password is right.
+func (u *Users) know(credentials string) bool {
+	scheme, token, _ := strings.Cut(credentials, " ")
+	pair, err := base64.StdEncoding.DecodeString(strings.Trim(token, " "))
+	if err != nil || !strings.EqualFold(scheme, "Basic") {
+		return false
+	}
+	sum, known := sha256.Sum256(pair), 0
+	for i := range u.hashes {
+		known |= subtle.ConstantTimeCompare(sum[:], u.hashes[i][:])
+	}
+	return known == 1
+}
+
+const (
+	// What a client that is turned away may still send, so that it sees why
+	// before the reset.
+	turnedAwayTime  = 500 * time.Millisecond
+	turnedAwayBytes = 64 << 10
+
+	// So many are told why at one time; others are closed at once.
+	maxTurnedAway = 64
+)
+
+// A ClientListener closes the connections of clients that may not use the proxy.
+type ClientListener struct {
+	net.Listener
+	allowed []netip.Prefix
+	leaving chan struct{} // a place for each client that is told why
+	denied  denials
+}
+
+// AllowClients returns a listener that lets the connections from the allowed
+// addresses through. log gets warnings of others.
+func AllowClients(l net.Listener, allowed []netip.Prefix, log *slog.Logger) *ClientListener {
+	return &ClientListener{
+		Listener: l,
+		allowed:  allowed,
+		leaving:  make(chan struct{}, maxTurnedAway),
+		denied:   denials{log: log, what: "a connection from an address that may not use the proxy was closed (--allow-client)"},
+	}
+}
+
+// Denied is how many connections were closed.
+func (l *ClientListener) Denied() int64 { return l.denied.total() }
+
+// Accept returns the next connection of a client that is allowed.
+func (l *ClientListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil || l.allows(c.RemoteAddr()) {
+			return c, err
+		}
+		l.denied.add(c.RemoteAddr().String())
+		select {
+		case l.leaving <- struct{}{}:
+			go func() { // ends after turnedAwayTime
+				turnAway(c)
+				<-l.leaving
+			}()
+		default:
+			c.Close()
+		}
+	}
+}
+
+func (l *ClientListener) allows(client net.Addr) bool {
+	addr, ok := addrOf(client.String())
+	for _, p := range l.allowed {
+		if ok && p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// turnAway says why, and closes the connection.
+func turnAway(c net.Conn) {
+	defer c.Close()
+	e := refuse(http.StatusForbidden, "clients with your address may not use this proxy (--allow-client)")
+	answer := e.response(nil)
+	answer.Close = true
+	c.SetDeadline(time.Now().Add(turnedAwayTime))
+	if answer.Write(c) != nil {
+		return
+	}
+	if w, ok := c.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
+		io.CopyN(io.Discard, c, turnedAwayBytes)
+	}
+}
+
+// addrOf is the address in HOST:PORT, in the form that is compared.
+func addrOf(hostport string) (netip.Addr, bool) {
+	a, err := netip.ParseAddrPort(hostport)
+	return bare(a.Addr()), err == nil
+}
+
+// bare is an address without a zone, and one of IPv4 as such.
+func bare(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
+
+// ParseAddresses reads an IP address or a network in CIDR notation.
+func ParseAddresses(text string) (netip.Prefix, error) {
+	no := errors.New("not an address, such as 192.0.2.1, or a network, such as 192.0.2.0/24")
+	if !strings.Contains(text, "/") {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q is %w", text, no)
+		}
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is %w", text, no)
+	}
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), nil
+}
+
+// denialsEvery is how often the same kind of denial is logged.
+const denialsEvery = time.Minute
+
+// denials counts what was denied, and tells of it now and then: whoever can
+// reach the proxy must not be able to fill its log.
+type denials struct {
+	log  *slog.Logger
+	what string
+
+	mu    sync.Mutex
+	last  time.Time // when it was told
+	since int64     // not told yet
+	all   int64
+}
+
+func (d *denials) add(client string) {
+	d.mu.Lock()
+	d.all++
+	d.since++
+	n := d.since
+	tell := d.last.IsZero() || time.Since(d.last) >= denialsEvery
+	if tell {
+		d.last, d.since = time.Now(), 0
+	}
+	d.mu.Unlock()
+	if tell {
+		d.log.Warn(d.what, "client", client, "times", n)
+	}
+}
+
+func (d *denials) total() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all
+}

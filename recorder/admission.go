@@ -8,6 +8,12 @@ import (
 	"time"
 )
 
+// Classes of errors of admission.
+const (
+	classStopped = "stopped"
+	classPaused  = "paused"
+)
+
 const (
 	admissionWait = 30 * time.Second
 	longAfter     = 10 * time.Second // from the head of the response
@@ -47,6 +53,9 @@ func (r *Recorder) admit(ctx context.Context) error {
 	if err := r.unavailable(); err != nil {
 		return err
 	}
+	if err := r.space.crowded(); err != nil {
+		return admissionError("busy", err)
+	}
 	if r.short.tryTake() {
 		return nil
 	}
@@ -63,15 +72,21 @@ func (r *Recorder) admit(ctx context.Context) error {
 func (r *Recorder) awaitSlot(ctx context.Context) error {
 	wait := time.NewTimer(admissionWait)
 	defer wait.Stop()
-	select {
-	case <-r.short.free:
-		return nil
-	case <-wait.C:
-		return admissionError("busy", fmt.Errorf("%d exchanges are under way already and none ended within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait))
-	case <-r.closing:
-		return admissionError("shutting-down", errClosed)
-	case <-ctx.Done():
-		return clientWentAway(ctx)
+	for {
+		select {
+		case <-r.short.free:
+			return nil
+		case <-wait.C:
+			return admissionError("busy", fmt.Errorf("%d exchanges are under way already and none ended within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait))
+		case <-r.closing:
+			return admissionError("shutting-down", errClosed)
+		case <-r.standsStill():
+			if err := r.unavailable(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return clientWentAway(ctx)
+		}
 	}
 }
 
@@ -82,8 +97,15 @@ func (r *Recorder) unavailable() error {
 		return admissionError("shutting-down", errClosed)
 	default:
 	}
-	if err := r.Err(); err != nil {
-		return admissionError("stopped", fmt.Errorf("recording has stopped: %w", err))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.still.stopped; err != nil {
+		return admissionError(classStopped, fmt.Errorf("recording has stopped: %w", err))
+	}
+	if err := r.still.reason(); err != nil {
+		e := admissionError(classPaused, fmt.Errorf("recording is paused: %w", err))
+		e.Retry = pauseHint
+		return e
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package recorder
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/warctee/warctee/dedup"
 )
@@ -11,21 +12,21 @@ import (
 // after they are durable: the index is never ahead of the archive, and the
 // writer never waits for it.
 type committer struct {
-	index dedup.Index
-	log   *slog.Logger
-	ended chan struct{}
+	index   dedup.Index
+	log     *slog.Logger
+	changed chan struct{} // has an element when there may be something to commit
+	closing chan struct{}
+	ended   chan struct{}
 
 	mu      sync.Mutex
-	changed sync.Cond
 	entries []dedup.Entry
 	recents []*recent
-	closed  bool
-	err     error // the last one
+
+	err error // of the last attempt; owned by the goroutine until ended
 }
 
 func startCommitter(index dedup.Index, log *slog.Logger) *committer {
-	c := &committer{index: index, log: log, ended: make(chan struct{})}
-	c.changed.L = &c.mu
+	c := &committer{index: index, log: log, changed: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 	go c.run() // ended by close
 	return c
 }
@@ -37,15 +38,15 @@ func (c *committer) commit(digests []string, originals []*recent) {
 		c.entries = append(c.entries, dedup.Entry{Digest: digests[i], Capture: o.Capture})
 	}
 	c.recents = append(c.recents, originals...)
-	c.changed.Signal()
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
 }
 
 // close commits the rest.
 func (c *committer) close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.changed.Signal()
-	c.mu.Unlock()
+	close(c.closing)
 	<-c.ended
 	return c.err
 }
@@ -53,28 +54,49 @@ func (c *committer) close() error {
 func (c *committer) run() {
 	defer close(c.ended)
 	for {
-		entries, recents := c.take()
-		if len(entries) == 0 {
+		changed := c.changed
+		var again <-chan time.Time
+		if c.err != nil {
+			changed, again = nil, time.After(retryEvery)
+		}
+		select {
+		case <-changed:
+			c.commitAll()
+		case <-again:
+			c.commitAll()
+		case <-c.closing:
+			c.commitAll()
 			return
-		}
-		if err := c.index.Commit(entries); err != nil {
-			// Equal payloads will be stored again; nothing is lost.
-			c.log.Error("cannot write the dedup index", "error", err)
-			c.err = err
-		}
-		for _, r := range recents {
-			r.committed.Store(true)
 		}
 	}
 }
 
-func (c *committer) take() ([]dedup.Entry, []*recent) {
+// commitAll commits what there is. What the index does not take is kept for
+// another attempt, but not without bound: what is dropped will be stored
+// again, nothing else.
+func (c *committer) commitAll() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.entries) == 0 && !c.closed {
-		c.changed.Wait()
-	}
 	entries, recents := c.entries, c.recents
 	c.entries, c.recents = nil, nil
-	return entries, recents
+	c.mu.Unlock()
+	if len(entries) == 0 {
+		return
+	}
+	err := c.index.Commit(entries)
+	if err != nil && c.err == nil {
+		c.log.Error("cannot write the dedup index: it is tried again", "error", err)
+	} else if err == nil && c.err != nil {
+		c.log.Warn("the dedup index can be written again")
+	}
+	done := len(entries)
+	if c.err = err; err != nil {
+		done = max(0, len(entries)-maxRecent)
+		c.mu.Lock()
+		c.entries = append(entries[done:], c.entries...)
+		c.recents = append(recents[done:], c.recents...)
+		c.mu.Unlock()
+	}
+	for _, r := range recents[:done] {
+		r.committed.Store(true)
+	}
 }

@@ -1,13 +1,14 @@
 package recorder
 
 import (
-	"crypto/tls"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,8 +37,13 @@ type originConn struct {
 	// Owned by the goroutine.
 	nc      net.Conn // writes: the exchange's RoundTrip and upload
 	buf     []byte
-	r, w    int // buf[r:w] has been read from nc and not used yet
-	scanned int // of buf[r:w], for a head that is not whole yet
+	small   []byte // the usual buf, while buf is one of bigBuffers
+	busy    bool   // a body comes in pieces that fill the small one
+	r, w    int    // buf[r:w] has been read from nc and not used yet
+	scanned int    // of buf[r:w], for a head that is not whole yet
+
+	below           *socket // below TLS; nil without
+	asksCertificate bool    // the origin, in the TLS handshake
 
 	handedOver bool // switched to another protocol: the client closes it
 
@@ -97,8 +103,8 @@ func (c *originConn) close() {
 // what it got for whole, and cannot answer to it.
 func (c *originConn) abort() {
 	nc := c.nc
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
+	if c.below != nil {
+		nc = c.below.Conn
 	}
 	if t, ok := nc.(*net.TCPConn); ok {
 		t.SetLinger(0) // RST
@@ -158,7 +164,7 @@ func (c *originConn) serveOne() bool {
 		a.deliver(event{err: errUnsent()})
 		return false
 	case err != nil:
-		e := upstreamError(PhaseReply, c.addr, err)
+		e := c.noReply(err)
 		// A time-out may still be that of the idle connection.
 		e.stale = !isTimeout(err) || time.Now().Before(until) || until.IsZero()
 		a.deliver(event{err: e})
@@ -209,6 +215,7 @@ func (c *originConn) release() bool {
 		c.nc.SetReadDeadline(time.Now().Add(idleTimeout))
 	}
 	c.mu.Unlock()
+	c.shrink()
 	return usable && c.pool.put(c)
 }
 
@@ -240,51 +247,71 @@ func (c *originConn) readReply(a *attempt) (*http1.Response, *Error) {
 	for {
 		raw, err := c.readHead()
 		if err != nil {
+			err.instead = bytes.Clone(c.buf[c.r:c.w])
 			return nil, err
+		}
+		bad := func(err error) *Error {
+			e := c.badReply(err, "unspecified")
+			e.instead = slices.Concat(raw, c.buf[c.r:c.w])
+			return e
+		}
+		if n := bytes.Count(raw, []byte{'\n'}) - 2; n > c.pool.maxFields { // parsed they take far more memory
+			return nil, bad(fmt.Errorf("its head has %d fields, more than %d (--max-reply-fields)", n, c.pool.maxFields))
 		}
 		reply, parseErr := http1.ParseResponse(raw, a.x.request.method)
 		switch {
 		case parseErr != nil:
-			return nil, c.badReply(parseErr)
+			return nil, bad(parseErr)
 		case reply.Status == http.StatusSwitchingProtocols && !(a.x.request.webSocket && isWebSocket(&reply.Head)):
-			return nil, c.badReply(errors.New("it switches to a protocol that was not asked for"))
+			return nil, bad(errors.New("it switches to a protocol that was not asked for"))
 		case reply.Status >= 200 || reply.Status == http.StatusSwitchingProtocols:
 			c.replying(a)
 			return reply, nil
 		}
 		if interim += len(raw); interim > maxInterim {
-			return nil, c.badReply(fmt.Errorf("more than %d bytes of interim responses", maxInterim))
+			return nil, bad(fmt.Errorf("more than %d bytes of interim responses", maxInterim))
 		}
 		a.deliver(event{interim: reply})
 	}
 }
 
-func (c *originConn) badReply(err error) *Error {
-	return &Error{Phase: PhaseReply, Class: "bad-reply", Status: http.StatusBadGateway, Addr: c.addr, Err: fmt.Errorf("the reply from %s is not valid HTTP/1.1: %w", c.addr, err)}
+// badReply refuses what came in place of a reply; cut is why it is not read on.
+func (c *originConn) badReply(err error, cut string) *Error {
+	return &Error{Phase: PhaseReply, Class: "bad-reply", Status: http.StatusBadGateway, Addr: c.addr, Err: fmt.Errorf("the reply from %s is not valid HTTP/1.1: %w", c.addr, err), cut: cut}
+}
+
+// noReply words an error of reading.
+func (c *originConn) noReply(err error) *Error {
+	if c.asksCertificate && isRemoteAlert(err) {
+		return certificateDemanded(PhaseReply, c.addr, err)
+	}
+	e := upstreamError(PhaseReply, c.addr, err)
+	e.cut = truncatedBy(err)
+	return e
 }
 
 // readHead returns a copy of the next head.
 func (c *originConn) readHead() ([]byte, *Error) {
 	for c.scanned = 0; ; {
 		have := c.buf[c.r:c.w]
-		if n := http1.HeadLen(have, c.scanned); n > 0 {
+		if n := http1.HeadLen(have, c.scanned); 0 < n && n <= c.pool.maxHead {
 			c.r += n
 			return append([]byte(nil), have[:n]...), nil
 		}
 		if !couldBeHTTP(have) {
-			return nil, c.badReply(fmt.Errorf("it starts with %.40q", have))
+			return nil, c.badReply(fmt.Errorf("it starts with %.40q", have), "unspecified")
 		}
-		if len(have) > http1.MaxResponseHead {
-			return nil, c.badReply(fmt.Errorf("its head has more than %d bytes", http1.MaxResponseHead))
+		if len(have) > c.pool.maxHead {
+			return nil, c.badReply(fmt.Errorf("its head has more than %d bytes (--max-reply-head)", c.pool.maxHead), "length")
 		}
 		c.scanned = len(have)
-		if err := c.fill(); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if err := c.fill(); isClose(err) {
 			if len(have) == 0 {
-				return nil, upstreamError(PhaseReply, c.addr, io.EOF) // after an interim response
+				return nil, c.noReply(io.EOF) // after an interim response
 			}
-			return nil, c.badReply(errors.New("the connection was closed in the middle of its head"))
+			return nil, c.badReply(errors.New("the connection was closed in the middle of its head"), "disconnect")
 		} else if err != nil {
-			return nil, upstreamError(PhaseReply, c.addr, err)
+			return nil, c.noReply(err)
 		}
 	}
 }
@@ -298,16 +325,27 @@ func couldBeHTTP(b []byte) bool {
 
 // readBody reads the body into the spool. It returns what WARC-Truncated has
 // to say and what the reader of the body gets to know.
+//
+// Silence is bounded, but for event streams, which may have nothing to tell for
+// hours. Chunk framing breaks no silence, only payload does: else an origin
+// could spend weeks on the line of a chunk size.
 func (c *originConn) readBody(x *exchange, reply *http1.Response) (reason string, err error) {
 	body := http1.NewBody(reply.Framing, false)
-	small := c.buf
-	defer func() { c.leaveBigBuffer(small) }()
+	c.busy = false
+	defer c.leaveBigBuffer()
+	events := isEventStream(&reply.Head)
+	heard := time.Now()
 	for !body.Done() {
 		if c.r == c.w {
-			if reply.Framing.Kind != http1.Length || reply.Framing.Length > bigReadBuffer {
-				c.useBigBuffer(small)
+			deadline := heard.Add(c.pool.timeout)
+			if events {
+				deadline = time.Time{}
 			}
-			if err := c.fillBody(x, reply); err == io.EOF && reply.Framing.Kind == http1.UntilClose {
+			err := c.fillBody(deadline)
+			if reply.Framing.Kind == http1.UntilClose && isClose(err) {
+				if c.below != nil && c.below.ended {
+					x.r.log.Warn("the origin closed the connection without the farewell of TLS: the end of the response cannot be verified", "url", x.uri)
+				}
 				return "", nil
 			} else if err != nil {
 				return truncatedBy(err), bodyError(err)
@@ -324,45 +362,70 @@ func (c *originConn) readBody(x *exchange, reply *http1.Response) (reason string
 		if !x.keep(raw, payload) {
 			return "length", errUnfollowed
 		}
+		if len(payload) > 0 {
+			heard = time.Now() // not before keep, which may wait for the client
+		}
 	}
 	return "", nil
 }
 
-// useBigBuffer makes the reads of a long body larger.
-func (c *originConn) useBigBuffer(small []byte) {
-	if len(c.buf) == len(small) && len(small) < bigReadBuffer {
-		c.buf = bigBuffers.Get().(*[bigReadBuffer]byte)[:]
+// fillBody reads more of a body into the buffer, which is empty. A connection
+// that waits has a small one: only what comes in large pieces gets a big one.
+func (c *originConn) fillBody(deadline time.Time) error {
+	c.nc.SetReadDeadline(deadline)
+	if c.busy {
+		c.useBigBuffer()
+	} else {
+		c.shrink()
+	}
+	err := c.fill()
+	if c.busy = c.w-c.r >= readBuffer; !c.busy {
+		c.leaveBigBuffer()
+	}
+	return err
+}
+
+// useBigBuffer is called when the buffer is empty.
+func (c *originConn) useBigBuffer() {
+	if c.small == nil && len(c.buf) == readBuffer {
+		c.small, c.buf = c.buf, bigBuffers.Get().(*[bigReadBuffer]byte)[:]
 	}
 }
 
-func (c *originConn) leaveBigBuffer(small []byte) {
-	if len(c.buf) == len(small) {
-		return
-	}
-	rest := c.buf[c.r:c.w]
-	if len(rest) <= len(small) {
-		c.r, c.w = 0, copy(small, rest)
+// leaveBigBuffer goes back to the small one, unless there is too much for it:
+// then the connection is about to be given up.
+func (c *originConn) leaveBigBuffer() {
+	if rest := c.buf[c.r:c.w]; c.small != nil && len(rest) <= len(c.small) {
 		big := c.buf
-		c.buf = small
+		c.r, c.w = 0, copy(c.small, rest)
+		c.buf, c.small, c.busy = c.small, nil, false
 		bigBuffers.Put((*[bigReadBuffer]byte)(big))
 	}
 }
 
-// fillBody reads more of a body. Silence is bounded, but for event streams,
-// which may have nothing to tell for hours.
-func (c *originConn) fillBody(x *exchange, reply *http1.Response) error {
-	deadline := time.Now().Add(c.pool.timeout)
-	if isEventStream(&reply.Head) {
-		deadline = time.Time{}
+// shrink gives up a buffer that has grown for a long head, if it is empty.
+func (c *originConn) shrink() {
+	if c.small == nil && c.r == c.w && len(c.buf) > readBuffer {
+		c.buf, c.r, c.w = make([]byte, readBuffer), 0, 0
 	}
-	c.nc.SetReadDeadline(deadline)
-	err := c.fill()
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		// A TLS connection that was closed without a close_notify.
-		return io.EOF
-	}
-	return err
 }
+
+// A socket is the connection below TLS. It tells what crypto/tls keeps to
+// itself: whether it was closed without the close_notify of TLS.
+type socket struct {
+	net.Conn
+	ended bool // owned by who reads
+}
+
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	s.ended = s.ended || err == io.EOF
+	return n, err
+}
+
+// isClose reports whether the other side has ended the connection, be it
+// without the close_notify of TLS.
+func isClose(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 func truncatedBy(err error) string {
 	if isTimeout(err) {
@@ -375,7 +438,7 @@ func bodyError(err error) error {
 	switch {
 	case isTimeout(err):
 		return errors.New("the origin stopped sending in the middle of the body")
-	case err == io.EOF:
+	case isClose(err):
 		return io.ErrUnexpectedEOF
 	}
 	return rootCause(err)

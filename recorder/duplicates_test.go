@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,6 +183,52 @@ func TestIndexFails(t *testing.T) {
 		wantCaptured(t, archive(t, r), "/1", "/same/2", "/3")
 	})
 }
+
+// An index that fails for a while gets to know all the same what was recorded
+// meanwhile.
+func TestIndexFailsForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		index := &moodyIndex{Index: dedup.NewMemory()}
+		index.bad.Store(true)
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), OpenIndex: opened(index)})
+		recordAll(t, r, "/1", "/2")
+		time.Sleep(time.Minute)
+		if n := index.asked.Load(); n < 50 || n > 70 {
+			t.Errorf("it was asked %d times in a minute", n)
+		}
+		recordAll(t, r, "/3")
+		index.bad.Store(false)
+		time.Sleep(2 * time.Second)
+		for _, digest := range r.writer.recently {
+			if c, ok, err := index.Lookup(digest); !ok || err != nil {
+				t.Errorf("it does not know %s: %v, %v", digest, c, err)
+			}
+		}
+		closeForTest(t, r)
+		wantCaptured(t, archive(t, r), "/1", "/2", "/3")
+	})
+}
+
+type moodyIndex struct {
+	dedup.Index
+	bad   atomic.Bool
+	asked atomic.Int64
+}
+
+func (m *moodyIndex) Commit(entries []dedup.Entry) error {
+	m.asked.Add(1)
+	if m.bad.Load() {
+		return errBrokenIndex
+	}
+	return m.Index.Commit(entries)
+}
+
+// discard is an index that knows nothing.
+type discard struct{}
+
+func (discard) Lookup(string) (dedup.Capture, bool, error) { return dedup.Capture{}, false, nil }
+func (discard) Commit([]dedup.Entry) error                 { return nil }
+func (discard) Close() error                               { return nil }
 
 var errBrokenIndex = errors.New("the index is broken")
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A Phase is a step of an exchange at which it can fail.
@@ -36,12 +37,17 @@ type Error struct {
 	URL    string // the target
 	Addr   string // host:port of the origin, "" when it was not reached for
 	Err    error
+	Retry  time.Duration // when it makes sense to try again; 0: not known
 
 	// stale says that a kept-alive connection turned out to be closed:
 	// another attempt may be made.
 	stale bool
 	// unsent says that no byte of the request had been written.
 	unsent bool
+	// instead is what the origin sent in place of a reply, as far as it was
+	// read; cut is the WARC-Truncated of it.
+	instead []byte
+	cut     string
 }
 
 // Error is one sentence that names what failed, on what, and the remedy where
@@ -57,6 +63,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // HTTPStatus is the status of the answer that a proxy gives.
 func (e *Error) HTTPStatus() int { return e.Status }
+
+// RetryAfter is when the client may try again; 0: not known.
+func (e *Error) RetryAfter() time.Duration { return e.Retry }
 
 // upstreamError words a failure to get a reply from an origin.
 func upstreamError(phase Phase, addr string, err error) *Error {
@@ -122,8 +131,22 @@ func upstreamClass(phase Phase, err error) string {
 		return "unreachable"
 	case phase == PhaseReply && errors.Is(err, io.EOF):
 		return "empty-reply"
+	case phase == PhaseTLS:
+		return "tls-handshake"
 	}
 	return "other"
+}
+
+// isRemoteAlert reports whether the other side has ended TLS with an alert.
+func isRemoteAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// certificateDemanded is for an origin that has asked for the certificate of
+// a client, and got none.
+func certificateDemanded(phase Phase, addr string, err error) *Error {
+	return &Error{Phase: phase, Class: "client-certificate", Status: http.StatusBadGateway, Addr: addr, Err: fmt.Errorf("no TLS connection with %s: it demands the certificate of a client, and warctee has none: %w", addr, rootCause(err))}
 }
 
 func isTimeout(err error) bool {
@@ -159,23 +182,31 @@ func tlsReason(err error) error {
 	var (
 		verify *tls.CertificateVerificationError
 		header tls.RecordHeaderError
-		alert  tls.AlertError
 	)
+	cause := rootCause(err)
+	says := func(words string) bool { return strings.Contains(cause.Error(), words) }
 	switch {
 	case errors.As(err, &verify):
 		return fmt.Errorf("its certificate is not trusted: %w (to record it all the same: --insecure-upstream)", certReason(verify.Err))
 	case errors.As(err, &header):
 		return errors.New("it does not speak TLS on that port")
-	case errors.As(err, &alert) && strings.Contains(alert.Error(), "no application protocol"):
-		return errors.New("it offers no HTTP/1.1, which is what can be recorded")
+	case isClose(err):
+		return errors.New("it closed the connection in the middle of the handshake")
+	case says("no application protocol"), says("unadvertised ALPN protocol"):
+		return fmt.Errorf("it offers no HTTP/1.1, which is what can be recorded: %w", cause)
+	case says("protocol version"):
+		return fmt.Errorf("it speaks no TLS 1.2 or newer: %w", cause)
+	case isRemoteAlert(err):
+		return fmt.Errorf("it refused the handshake: %w", cause)
 	}
-	return rootCause(err)
+	return cause
 }
 
 func certReason(err error) error {
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
-		return errors.New("signed by an unknown authority")
+		_, why, _ := strings.Cut(unknown.Error(), "unknown authority")
+		return errors.New("signed by an unknown authority" + why)
 	}
 	return err
 }

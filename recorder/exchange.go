@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warctee/warctee/http1"
+	"github.com/warctee/warctee/warc"
 )
 
 // An exchange is a request and its response while they are under way. It
@@ -50,6 +51,8 @@ type spoken struct {
 	addr   netip.AddrPort
 	tls    string // "tls/1.3", or "" without TLS
 	cipher string // IANA name
+
+	untrusted string // why the certificate would not be trusted; "" when it is, or without TLS
 }
 
 func newSpoken(addr netip.AddrPort, state *tls.ConnectionState) spoken {
@@ -69,19 +72,24 @@ type message struct {
 	limit     int64 // octets of body that are kept
 	block     hash.Hash
 	payload   hash.Hash
-	size      int64  // octets of payload that are kept
-	truncated string // WARC-Truncated, or ""
+	strong    hash.Hash // of the payload too, where the other one can be forged; else nil
+	size      int64     // octets of payload that are kept
+	truncated string    // WARC-Truncated, or ""
 }
 
 func (r *Recorder) newMessage(head []byte, expect int64) *message {
 	m := &message{
 		head:    head,
-		body:    newSpool(r.options.Dir, min(expect, r.options.MaxBody)),
+		body:    newSpool(r.space, r.options.Dir, min(expect, r.options.MaxBody)),
 		limit:   r.options.MaxBody,
 		block:   r.options.Digest.New(),
 		payload: r.options.Digest.New(),
 	}
 	m.block.Write(head)
+	m.body.weigh(len(head))
+	if r.options.Digest == warc.SHA1 {
+		m.strong = warc.SHA256.New()
+	}
 	return m
 }
 
@@ -103,6 +111,9 @@ func (m *message) keep(raw, payload []byte) (kept int, err error) {
 	}
 	m.block.Write(raw)
 	m.payload.Write(payload)
+	if m.strong != nil {
+		m.strong.Write(payload)
+	}
 	m.size += int64(len(payload))
 	return len(raw), nil
 }
@@ -183,16 +194,16 @@ func (x *exchange) watchClient() {
 // if there is room, and its spool to disk.
 func (x *exchange) becomeLong() {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	if x.slot != x.r.short || x.conn == nil || !x.r.long.tryTake() {
+		x.mu.Unlock()
 		return
 	}
 	x.r.short.give()
 	x.slot = x.r.long
-	if x.received.body.len() > 0 {
-		if err := x.received.body.spill(); err != nil {
-			x.r.log.Warn("cannot move a long exchange to disk", "url", x.uri, "error", err)
-		}
+	x.mu.Unlock()
+	// Without the lock: a disk may hang.
+	if err := x.received.body.spill(); err != nil {
+		x.r.log.Warn("cannot move a long exchange to disk", "url", x.uri, "error", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -70,8 +71,8 @@ func names(t *testing.T, dir, pattern string) []string {
 // A write that fails is followed by a new file with the same record.
 func TestAppendFailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Writes: the warcinfo, /1, /2, and this one.
-		disk := newFaultyFS(once("write", 3, fault{err: syscall.EIO}))
+		// Writes: at the start, the warcinfo, /1, /2, and this one.
+		disk := newFaultyFS(once("write", 4, fault{err: syscall.EIO}))
 		index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
 		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), Plain: true})
 		recordAll(t, r, "/1", "/2", "/3", "/4")
@@ -102,7 +103,7 @@ func TestAppendFailsOnce(t *testing.T) {
 func TestSyncFailsOnce(t *testing.T) {
 	for range 10 { // what follows may depend on the order of a map
 		synctest.Test(t, func(t *testing.T) {
-			disk := newFaultyFS(once("sync", 1, fault{err: syscall.EIO}))
+			disk := newFaultyFS(once("sync", 2, fault{err: syscall.EIO}))
 			index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
 			r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), Plain: true})
 			recordAll(t, r, "/1")
@@ -138,81 +139,96 @@ func TestSyncFailsOnce(t *testing.T) {
 
 // A disk that stays full ends the recording, loudly; what was whole stays.
 func TestDiskStaysFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		full := false
-		disk := newFaultyFS(func(_ int, op, _ string) *fault {
-			if full && (op == "write" || op == "create") {
-				return &fault{err: syscall.ENOSPC}
-			}
-			return nil
+	for _, forGood := range []bool{false, true} {
+		t.Run(fmt.Sprint("StopForGood ", forGood), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := newFaultyFS(nil)
+				r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, StopForGood: forGood})
+				recordAll(t, r, "/1", "/2")
+				disk.fill(100)
+				// The client is given its response: that it cannot be kept is
+				// known later.
+				recordAll(t, r, "/3")
+				time.Sleep(time.Minute)
+				if err := r.Err(); err == nil || !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+					t.Errorf("Err() is %v, want it to say: %v", err, syscall.ENOSPC)
+				}
+				_, err := fetch(r, "GET", "http://origin/4", "")
+				wantRefusal(t, err, PhaseAdmission, http.StatusServiceUnavailable)
+				if err == nil || !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+					t.Errorf("the refusal does not say why: %v", err)
+				}
+				wait, lost := int64(1), int64(0)
+				if forGood {
+					wait, lost = 0, 1
+				}
+				if s := r.Status(); s.Waiting != wait || s.InFlight != int(wait) || s.Lost != lost || s.Pauses != 1 || s.Unavailable == nil {
+					t.Errorf("status %+v, want %d waiting, %d lost and the reason", s, wait, lost)
+				}
+				disk.lift()
+				time.Sleep(time.Minute)
+				if err := r.Err(); (err != nil) != forGood {
+					t.Errorf("when there is space again Err() is %v", err)
+				}
+				if !forGood {
+					disk.fill(0) // once more
+					recordAll(t, r, "/4")
+				}
+				if err := r.Close(t.Context()); err == nil || !strings.Contains(err.Error(), "1 response") {
+					t.Errorf("Close gives %v, want it to tell of 1 lost response", err)
+				}
+				if s := r.Status(); s.InFlight != 0 || s.Lost != 1 || s.SpoolMemory != 0 {
+					t.Errorf("status %+v after Close", s)
+				}
+				if forGood {
+					wantCaptured(t, archive(t, r), "/1", "/2")
+				} else {
+					wantCaptured(t, archive(t, r), "/1", "/2", "/3")
+				}
+			})
 		})
-		index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
-		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index)})
-		recordAll(t, r, "/1", "/2")
-		if err := r.Err(); err != nil {
-			t.Fatal(err)
-		}
-		full = true
-		// The client is given its response: that it cannot be kept is known
-		// later.
-		recordAll(t, r, "/3")
-		if err := r.Err(); err == nil || !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
-			t.Errorf("Err() is %v, want it to say: %v", err, syscall.ENOSPC)
-		}
-		_, err := fetch(r, "GET", "http://origin/4", "")
-		wantRefusal(t, err, PhaseAdmission, http.StatusServiceUnavailable)
-		if err == nil || !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
-			t.Errorf("the refusal does not say why: %v", err)
-		}
-		if s := r.Status(); s.Lost != 1 || s.Unavailable == nil {
-			t.Errorf("status %+v, want 1 lost and the reason", s)
-		}
-		if err := r.Close(t.Context()); err == nil {
-			t.Error("Close gives no error")
-		}
-		wantCaptured(t, archive(t, r), "/1", "/2")
-	})
+	}
 }
 
-// Exchanges that are under way when the disk fills up are all counted.
+// Exchanges that are under way when the disk fills up end, and wait for space.
 func TestDiskFullWithManyUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		full := false
-		disk := newFaultyFS(func(_ int, op, _ string) *fault {
-			if full && (op == "write" || op == "create") {
-				return &fault{err: syscall.ENOSPC}
-			}
-			return nil
-		})
+		disk := newFaultyFS(nil)
 		gates := gatedOrigin{"/late": make(chan struct{})}
 		r := openForTest(t, Options{Dial: originHandler(t, gates.ServeHTTP), fs: disk})
 		mustFetch(t, r, "http://origin/1")
 		synctest.Wait()
 		const n = 20
 		var all []<-chan result
-		for range n {
-			all = append(all, fetchAside(r, "http://origin/late"))
+		for i := range n {
+			all = append(all, fetchAside(r, fmt.Sprint("http://origin/late?", i)))
 		}
 		synctest.Wait()
-		full = true
+		disk.fill(100)
 		close(gates["/late"])
 		for _, done := range all {
 			if got := <-done; got.err != nil {
 				t.Error(got.err)
 			}
 		}
-		synctest.Wait()
-		if s := r.Status(); s.Lost != n || s.InFlight != 0 {
-			t.Errorf("status %+v, want %d lost and none under way", s, n)
+		before := disk.count()
+		time.Sleep(time.Hour)
+		if ops := disk.count() - before; ops < 3600 || ops > 10*3600 {
+			t.Errorf("it tries %d operations in an hour", ops)
 		}
-		if err := r.Close(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprint(n, " responses")) {
-			t.Errorf("Close: %v, want it to name %d lost responses", err, n)
+		if s := r.Status(); s.Waiting != n || s.InFlight != n || s.Lost != 0 {
+			t.Errorf("status %+v, want %d waiting and none lost", s, n)
 		}
-		// What is under a final name is whole. The file that could not be
-		// cut back has another name, or is for the next start to recover.
-		again := openForTest(t, Options{Dir: r.options.Dir})
-		closeForTest(t, again)
-		wantCaptured(t, archive(t, r), "/1")
+		disk.lift()
+		time.Sleep(2 * time.Second)
+		if s := r.Status(); s.Waiting != 0 || s.InFlight != 0 || s.Responses != n+1 || s.Unavailable != nil {
+			t.Errorf("status %+v, want all recorded", s)
+		}
+		closeForTest(t, r)
+		records := archive(t, r)
+		for i := range n {
+			theOne(t, records, "response", fmt.Sprint("http://origin/late?", i))
+		}
 	})
 }
 
@@ -230,14 +246,23 @@ func openFiles(t *testing.T, dir string) []string {
 // are several.
 var sweepPaths = []string{"/1", "/same/2", "/same/3", "/4", "/same/5", "/6", "/same/7"}
 
-// sweep records with these faults and tells what came of it.
-func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faultyFS, dir string, trouble error) {
+// sweep records with these faults and tells what came of it. Who is refused
+// asks again, some times.
+func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faultyFS, dir string, given []string, trouble error) {
 	disk = newFaultyFS(fail)
+	disk.off = true // while it is opened
 	index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
-	r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: 3000, Plain: true})
+	r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: 3000, Plain: true, Logger: slog.New(slog.DiscardHandler)})
+	disk.off = false
 	for i, p := range sweepPaths {
-		if _, err := fetch(r, "GET", "http://origin"+p, ""); err != nil && r.Err() == nil {
-			t.Errorf("%s: %v", p, err)
+		for range 4 {
+			_, err := fetch(r, "GET", "http://origin"+p, "")
+			if err == nil {
+				given = append(given, p)
+				break
+			}
+			wantRefusal(t, err, PhaseAdmission, http.StatusServiceUnavailable)
+			time.Sleep(time.Second)
 		}
 		synctest.Wait()
 		if i%3 == 1 {
@@ -245,7 +270,7 @@ func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faulty
 		}
 	}
 	trouble = r.Close(t.Context())
-	return disk, r.options.Dir, trouble
+	return disk, r.options.Dir, given, trouble
 }
 
 // Whichever operation on the file system fails once, nothing is lost and
@@ -254,7 +279,7 @@ func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faulty
 func TestAnyOperationFailsOnce(t *testing.T) {
 	var ops int
 	synctest.Test(t, func(t *testing.T) {
-		disk, dir, trouble := sweep(t, nil)
+		disk, dir, _, trouble := sweep(t, nil)
 		if trouble != nil {
 			t.Fatal(trouble)
 		}
@@ -266,7 +291,7 @@ func TestAnyOperationFailsOnce(t *testing.T) {
 	for n := range ops {
 		for _, persisted := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				disk, dir, trouble := sweep(t, func(i int, op, _ string) *fault {
+				disk, dir, _, trouble := sweep(t, func(i int, op, _ string) *fault {
 					if i != n {
 						return nil
 					}
@@ -303,19 +328,19 @@ func TestAnyOperationFailsOnce(t *testing.T) {
 func TestOperationsFailInARow(t *testing.T) {
 	var ops int
 	synctest.Test(t, func(t *testing.T) {
-		disk, _, _ := sweep(t, nil)
+		disk, _, _, _ := sweep(t, nil)
 		ops = disk.ops
 	})
 	for n := range ops {
 		for _, row := range []int{2, 3, 5, 1000} {
 			synctest.Test(t, func(t *testing.T) {
-				disk, dir, trouble := sweep(t, func(i int, op, _ string) *fault {
+				disk, dir, given, trouble := sweep(t, func(i int, op, _ string) *fault {
 					if i < n || i >= n+row {
 						return nil
 					}
 					return &fault{err: syscall.EIO}
 				})
-				what := fmt.Sprintf("operations %d to %d, %v", n, n+row-1, disk.failed)
+				what := fmt.Sprintf("operations %d to %d, %.500v", n, n+row-1, disk.failed)
 				if open := openFiles(t, dir); len(open) > 0 && trouble == nil {
 					t.Errorf("%s: %v is left, but Close gives no error", what, open)
 				}
@@ -329,8 +354,8 @@ func TestOperationsFailInARow(t *testing.T) {
 				for _, f := range report.Findings {
 					t.Errorf("%s: %s", what, f)
 				}
-				if got := count(report.Records, "response") + count(report.Records, "revisit"); got != len(sweepPaths) && trouble == nil {
-					t.Errorf("%s: %d of %d captures are there, but Close gives no error", what, got, len(sweepPaths))
+				if trouble == nil {
+					wantCaptured(t, report.Records, given...)
 				}
 				if t.Failed() {
 					t.Fatalf("%s; Close gave %v", what, trouble)

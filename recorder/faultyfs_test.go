@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/rotate"
@@ -16,7 +18,8 @@ import (
 // A fault is how one operation on the file system fails.
 type fault struct {
 	err       error
-	persisted bool // it was done all the same; a write that was not is done by half
+	persisted bool // it was done all the same
+	nothing   bool // of a write nothing was done; else a half
 }
 
 // A faultyFS is the operating system's file system with faults. Nothing is
@@ -25,11 +28,22 @@ type faultyFS struct {
 	// fail decides about the n-th operation, from 0; nil: all succeed.
 	fail func(n int, op, name string) *fault
 
-	mu     sync.Mutex
-	ops    int
-	synced map[string]int64 // by base name without .open: octets
-	failed []string         // operations that did
-	wrote  []byte           // what was given to the last write that failed
+	mu      sync.Mutex
+	freeErr error
+	off     bool // no operation counts, or fails
+	narrow  bool // there is only so much room …
+	room    int  // … in bytes
+
+	fileLimit int64         // bytes that a file may have; 0: any
+	hang      time.Duration // how long the next write takes
+	bug       bool          // writes panic
+	free      uint64        // what Free returns …
+	total     uint64        // … unless this is 0: plenty
+	ops       int
+	synced    map[string]int64 // by base name without .open: octets
+	failed    []string         // operations that did
+	last      *fault           // of the last operation
+	wrote     []byte           // what was given to the last write that failed
 }
 
 func newFaultyFS(fail func(n int, op, name string) *fault) *faultyFS {
@@ -39,12 +53,17 @@ func newFaultyFS(fail func(n int, op, name string) *fault) *faultyFS {
 // do performs an operation, or a fault.
 func (f *faultyFS) do(op, path string, perform func() error) error {
 	f.mu.Lock()
+	if f.off {
+		f.mu.Unlock()
+		return perform()
+	}
 	n := f.ops
 	f.ops++
 	var bad *fault
 	if f.fail != nil {
 		bad = f.fail(n, op, filepath.Base(path))
 	}
+	f.last = bad
 	if bad != nil {
 		f.failed = append(f.failed, op+" "+filepath.Base(path))
 	}
@@ -90,11 +109,25 @@ func (f *faultyFS) Stat(name string) (info fs.FileInfo, err error) {
 func (f *faultyFS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 
 func (f *faultyFS) Remove(name string) error {
-	return f.do("remove", name, func() error { return os.Remove(name) })
+	return f.do("remove", name, func() error {
+		if info, err := os.Stat(name); err == nil {
+			f.giveBack(int(info.Size()))
+		}
+		return os.Remove(name)
+	})
 }
 
 func (f *faultyFS) SyncDir(name string) error {
 	return f.do("syncdir", name, func() error { return nil })
+}
+
+func (f *faultyFS) Free(string) (free, total uint64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.total == 0 {
+		return 1 << 40, 1 << 40, nil
+	}
+	return f.free, f.total, f.freeErr
 }
 
 func (f *faultyFS) Rename(from, to string) error {
@@ -115,10 +148,24 @@ func (f *faultyFile) Write(p []byte) (n int, err error) {
 	done := false
 	err = f.fs.do("write", f.Name(), func() (err error) {
 		done = true
-		n, err = f.File.Write(p)
+		f.fs.mu.Lock()
+		hang, limit, bug := f.fs.hang, f.fs.fileLimit, f.fs.bug
+		f.fs.hang = 0
+		f.fs.mu.Unlock()
+		if bug {
+			panic("a bug")
+		}
+		time.Sleep(hang)
+		if info, err := f.File.Stat(); err == nil && limit > 0 && info.Size()+int64(len(p)) > limit {
+			return &fs.PathError{Op: "write", Path: f.Name(), Err: syscall.EFBIG}
+		}
+		room := f.fs.take(len(p))
+		if n, err = f.File.Write(p[:room]); err == nil && room < len(p) {
+			err = &fs.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
+		}
 		return err
 	})
-	if err != nil && !done {
+	if err != nil && !done && !f.fs.spares() {
 		n, _ = f.File.Write(p[:len(p)/2])
 	}
 	if err != nil {
@@ -127,8 +174,66 @@ func (f *faultyFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
+// spares reports whether the fault of the last operation did nothing at all.
+func (f *faultyFS) spares() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last != nil && f.last.nothing
+}
+
+// take returns how many of n bytes find room.
+func (f *faultyFS) take(n int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.narrow {
+		return n
+	}
+	n = min(n, f.room)
+	f.room -= n
+	return n
+}
+
+// fill leaves so many bytes of room.
+func (f *faultyFS) fill(room int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.off, f.narrow, f.room = false, true, room
+}
+
+// limit bounds what a file may have; 0: nothing.
+func (f *faultyFS) limit(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fileLimit = n
+}
+
+// count returns how many operations there were.
+func (f *faultyFS) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ops
+}
+
+// lift ends all faults.
+func (f *faultyFS) lift() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.off, f.narrow, f.bug = true, false, false
+}
+
 func (f *faultyFile) Truncate(size int64) error {
-	return f.fs.do("truncate", f.Name(), func() error { return f.File.Truncate(size) })
+	return f.fs.do("truncate", f.Name(), func() error {
+		if info, err := f.File.Stat(); err == nil {
+			f.fs.giveBack(int(info.Size() - size))
+		}
+		return f.File.Truncate(size)
+	})
+}
+
+func (f *faultyFS) giveBack(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.room += n
 }
 
 func (f *faultyFile) Sync() error {

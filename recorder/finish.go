@@ -36,14 +36,23 @@ func (x *exchange) pack() (c *capture, err error) {
 	}()
 	c = x.newCapture()
 	x.r.counts.received.Add(c.response.length)
-	c.original = x.r.lookUp(c.digest)
-	if err := c.request.pack(x.r, x.sent.head, x.sent.body); err != nil {
-		return c, err
+	c.packRequest()
+	if original := x.r.lookUp(c.digest); original != nil {
+		c.response.hold(x.received.head, x.received.body)
+		c.makeRevisit(original)
+	} else {
+		c.response.pack(x.r, x.received.head, x.received.body)
 	}
-	if c.original != nil {
-		return c, c.makeRevisit(c.original)
+	return c, nil
+}
+
+// packRequest packs the request and the note.
+func (c *capture) packRequest() {
+	x := c.x
+	c.request.pack(x.r, x.sent.head, x.sent.body)
+	if c.note.length > 0 {
+		c.note.pack(x.r, x.noteBlock(), nil)
 	}
-	return c, c.response.pack(x.r, x.received.head, x.received.body)
 }
 
 // lookUp asks the index for an original that can still be referred to. This is

@@ -71,7 +71,7 @@ func TestIdentify(t *testing.T) {
 		{"cut gzip", "Content-Encoding: gzip", gz(page)[:len(gz(page))-10], "text/html"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := &Recorder{options: Options{Dir: t.TempDir(), MaxBody: Unlimited}, log: slog.New(slog.DiscardHandler)}
+			r := &Recorder{options: Options{Dir: t.TempDir(), MaxBody: Unlimited}, space: plenty(), log: slog.New(slog.DiscardHandler)}
 			head := strings.ReplaceAll("HTTP/1.1 200 OK\r\n"+test.fields+"\r\n\r\n", "\r\n\r\n\r\n", "\r\n\r\n")
 			reply, err := http1.ParseResponse([]byte(head), "GET")
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 // for another message.
 func TestSpoolPassedViewsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpool(t.TempDir(), -1)
+		s := newSpool(plenty(), t.TempDir(), -1)
 		defer s.release()
 		f := s.follow()
 		buf := []byte("first")

@@ -3,6 +3,7 @@ package recorder
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -28,8 +29,12 @@ type pool struct {
 	tls     *tls.Config
 	timeout time.Duration
 	places  *places
+	log     *slog.Logger
+
+	maxHead, maxFields int // of replies
 
 	mu     sync.Mutex
+	warned map[string]bool          // hosts whose certificates are not trusted and taken all the same
 	idle   map[string][]*originConn // by scheme and address, the latest last
 	total  int
 	open   map[*originConn]struct{} // idle or in use
@@ -55,8 +60,14 @@ func newPool(o *Options) *pool {
 		tls:     config,
 		timeout: o.Timeout,
 		places:  newPlaces(o.MaxConnsPerOrigin),
-		idle:    make(map[string][]*originConn),
-		open:    make(map[*originConn]struct{}),
+
+		maxHead:   o.MaxReplyHead,
+		maxFields: o.MaxReplyFields,
+
+		idle:   make(map[string][]*originConn),
+		open:   make(map[*originConn]struct{}),
+		log:    o.Logger,
+		warned: make(map[string]bool),
 	}
 }
 
@@ -198,12 +209,25 @@ func (p *pool) connect(ctx context.Context, scheme, addr string) (*originConn, e
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(addr)
 	}
-	t := tls.Client(nc, config)
+	if config.GetClientCertificate == nil && len(config.Certificates) == 0 {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			c.asksCertificate = true
+			return new(tls.Certificate), nil // none
+		}
+	}
+	c.below = &socket{Conn: nc}
+	t := tls.Client(c.below, config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		nc.Close()
+		if c.asksCertificate && isRemoteAlert(err) {
+			return nil, certificateDemanded(PhaseTLS, addr, err)
+		}
 		return nil, upstreamError(PhaseTLS, addr, err)
 	}
 	state := t.ConnectionState()
 	c.nc, c.spoken = t, newSpoken(remote, &state)
+	if config.InsecureSkipVerify {
+		c.spoken.untrusted = p.verify(config, &state)
+	}
 	return c, nil
 }

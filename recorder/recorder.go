@@ -22,7 +22,8 @@
 //	finish, in its own goroutine        finish.go
 //	  digests, dedup look-up, records (records.go), compression
 //	the writer goroutine                writer.go
-//	  verdict, append, sync, index
+//	  verdict, append, sync, index      committer.go
+//	  when the disk fails or is full    pause.go, standstill.go, space.go
 //
 // Bytes go to the client as they arrive and do not wait for the disk. What has
 // ended is appended to a file within the time that compression takes, and is
@@ -34,18 +35,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/http1"
 	"github.com/warctee/warctee/rotate"
 	"github.com/warctee/warctee/warc"
 )
@@ -86,8 +90,11 @@ type Options struct {
 	// MaxConnsPerOrigin bounds the connections to an origin; exchanges
 	// beyond it wait, for at most 30 s. Default 512.
 	MaxConnsPerOrigin int
-	// Timeout bounds silence: while connecting, before the reply, between
-	// two reads of a body. It is never a total. Default 60 s.
+	// MaxReplyHead and MaxReplyFields bound the head of a reply, in bytes
+	// and fields; what is larger fails the exchange. Default 1 MiB and 4096.
+	MaxReplyHead, MaxReplyFields int
+	// Timeout bounds silence: while connecting, until the head of the reply
+	// is whole, between octets of payload. It is never a total. Default 60 s.
 	Timeout time.Duration
 	// FinishBytes and FinishTime bound what is still fetched of a response
 	// whose client has gone away; default 16 MiB and 30 s.
@@ -98,11 +105,32 @@ type Options struct {
 	SyncInterval time.Duration
 	SyncBytes    int64
 
+	// MinFree is how many bytes have to stay free on the disk, or where
+	// MinFreePercent is set how much of it: below that no exchange is
+	// admitted. Default 1 GB, or 1 % of the disk where that is less;
+	// a negative MinFree means none.
+	MinFree        int64
+	MinFreePercent float64
+	// StopForGood ends the recording for good when the archive cannot be
+	// written to or the disk is nearly full. Else it pauses until that has
+	// passed.
+	StopForGood bool
+	// SpoolMemory and SpoolDisk bound the bytes that all exchanges together
+	// have in memory and in temporary files in Dir, until they are in the
+	// archive. What finds no room in memory goes to a file, and what finds
+	// none on the disk either is not recorded; the rest of such a body is
+	// passed on. Default 256 MiB and 64 GiB.
+	SpoolMemory int64
+	SpoolDisk   int64
+	// FileMode is the mode of the files, less the umask; default 0644.
+	FileMode fs.FileMode
+
 	// Dial connects to origins; default [net.Dialer.DialContext].
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// TLS is the base of the configuration towards origins.
 	TLS *tls.Config
-	// InsecureUpstream accepts any certificate of an origin.
+	// InsecureUpstream accepts any certificate of an origin. A metadata
+	// record beside each exchange tells what was wrong with it.
 	InsecureUpstream bool
 	// OnFailure is told of each exchange that gives no response, from its
 	// own goroutine.
@@ -132,11 +160,15 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.MaxInFlight, 256)
 	setDefault(&o.MaxLong, 4096)
 	setDefault(&o.MaxConnsPerOrigin, 512)
+	setDefault(&o.MaxReplyHead, http1.MaxResponseHead)
+	setDefault(&o.MaxReplyFields, 4096)
 	setDefault(&o.Timeout, time.Minute)
 	setDefault(&o.FinishBytes, 16<<20)
 	setDefault(&o.FinishTime, 30*time.Second)
 	setDefault(&o.SyncInterval, 200*time.Millisecond)
 	setDefault(&o.SyncBytes, 8<<20)
+	setDefault(&o.SpoolMemory, 256<<20)
+	setDefault(&o.SpoolDisk, 64<<30)
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
@@ -149,8 +181,11 @@ func (o *Options) setDefaults() error {
 	if !ValidPrefix(o.Prefix) {
 		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
 	}
-	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, int64(o.MaxInFlight), int64(o.MaxLong), int64(o.MaxConnsPerOrigin)) < 0 {
+	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, o.SpoolMemory, o.SpoolDisk, int64(o.MaxInFlight), int64(o.MaxLong), int64(o.MaxConnsPerOrigin), int64(o.MaxReplyHead), int64(o.MaxReplyFields)) < 0 {
 		return errors.New("recorder: a size or number is negative")
+	}
+	if !(o.MinFreePercent >= 0 && o.MinFreePercent <= 100) {
+		return fmt.Errorf("recorder: %g %% of the disk cannot stay free", o.MinFreePercent)
 	}
 	if min(o.MaxAge, o.Timeout, o.FinishTime, o.SyncInterval) < 0 {
 		return errors.New("recorder: a duration is negative")
@@ -183,45 +218,28 @@ type Recorder struct {
 	options Options
 	log     *slog.Logger
 	host    string // in file names and warcinfo
+	token   string // in file names: random
 	pool    *pool
 	index   dedup.Index // nil: none
 	writer  *writer
-	short   *slots // exchanges under way …
-	long    *slots // … for longer than longAfter
+	space   *space
+	watch   *spaceWatch
+	packing chan struct{} // an element for each block that is being compressed: that takes memory
+	short   *slots        // exchanges under way …
+	long    *slots        // … for longer than longAfter
 	closing chan struct{}
 	cutting context.Context // done when what is under way is cut
 	cutNow  context.CancelFunc
 
 	mu        sync.Mutex
-	exchanges map[*exchange]struct{} // admitted, not yet appended
+	exchanges map[*exchange]struct{} // admitted, and not yet the writer's
 	closed    bool
 	idle      chan struct{} // closed when closed and no exchange is left
-	err       error         // why recording has stopped
+	still     standstill
+	damage    error     // files that could not be kept
+	refused   time.Time // when the last refusal during a standstill was told
 
 	counts counts
-}
-
-type counts struct {
-	captures, revisits, others, truncated, incomplete, failures, lost atomic.Int64
-	received, written                                                 atomic.Int64
-}
-
-// A Status is a snapshot of a recorder's work.
-type Status struct {
-	Responses   int64 // response records written
-	Revisits    int64 // revisit records written
-	Others      int64 // further records: resource, metadata
-	Truncated   int64 // of the former: with WARC-Truncated, for whatever reason
-	Incomplete  int64 // of the former: cut by the recorder, by a limit or for want of time or disk
-	Failures    int64 // exchanges that gave no response
-	Lost        int64 // exchanges whose client got a response that could not be recorded
-	Received    int64 // octets of responses, heads included
-	Written     int64 // bytes of records on disk
-	InFlight    int   // exchanges under way
-	Long        int   // long ones and WebSockets
-	Files       int64 // files started
-	File        string
-	Unavailable error // why recording has stopped, or nil
 }
 
 // Open opens the archive and starts the writer. It recovers what another
@@ -238,18 +256,23 @@ func Open(o Options) (*Recorder, error) {
 		options:   o,
 		log:       o.Logger,
 		host:      host,
+		token:     newToken(),
 		pool:      newPool(&o),
 		short:     newSlots(o.MaxInFlight),
 		long:      newSlots(o.MaxLong),
 		closing:   make(chan struct{}),
 		exchanges: make(map[*exchange]struct{}),
 		idle:      make(chan struct{}),
+		space:     &space{maxMemory: o.SpoolMemory, maxDisk: o.SpoolDisk},
+		still:     standstill{begun: make(chan struct{})},
 	}
 	r.cutting, r.cutNow = context.WithCancel(context.Background())
+	r.packing = make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))
 	set, err := rotate.Open(rotate.Options{
 		Dir:      o.Dir,
 		MaxSize:  o.MaxSize,
 		MaxAge:   o.MaxAge,
+		FileMode: o.FileMode,
 		Name:     r.fileName,
 		Preamble: r.warcinfo,
 		Verify:   warc.Whole,
@@ -259,10 +282,20 @@ func Open(o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.OpenIndex != nil {
-		if r.index, err = o.OpenIndex(); err != nil {
-			return nil, errors.Join(err, set.Close())
-		}
+	if err := set.Probe(); err != nil {
+		return nil, errors.Join(fmt.Errorf("nothing can be written there: %w", err), set.Close())
+	}
+	r.watch = r.watchSpace(set)
+	err = r.Err() // the disk is nearly full, for good
+	if !o.StopForGood {
+		err = nil
+	}
+	if err == nil && o.OpenIndex != nil {
+		r.index, err = o.OpenIndex()
+	}
+	if err != nil {
+		r.watch.close()
+		return nil, errors.Join(err, set.Close())
 	}
 	r.writer = newWriter(r, set)
 	return r, nil
@@ -292,13 +325,16 @@ func (r *Recorder) Close(ctx context.Context) error {
 	}
 	r.pool.close()
 	err := r.writer.close()
+	r.watch.close()
 	if r.index != nil {
 		err = errors.Join(err, r.index.Close())
 	}
 	if n := r.counts.lost.Load(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%d responses that clients were given could not be recorded", n))
+		err = errors.Join(err, fmt.Errorf("not in the archive, although clients were given them: %s", english.Plural(int(n), "response", "")))
 	}
-	return errors.Join(r.Err(), err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(r.still.stopped, r.damage, err)
 }
 
 // cut ends all exchanges that are under way.
@@ -318,42 +354,19 @@ func (r *Recorder) cut() {
 // Rotate finishes the current files; the next record starts a new one.
 func (r *Recorder) Rotate() error { return r.writer.do(r.writer.rotate) }
 
-// Err says why recording has stopped, or nil.
-func (r *Recorder) Err() error {
+// damaged notes, and tells, that a file could not be kept.
+func (r *Recorder) damaged(err error) {
+	r.counts.damaged.Add(1)
+	r.log.Error("A FILE IS DAMAGED OR GONE: what was in it is not in the archive", "error", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err
-}
-
-// fail stops recording: nothing is admitted any more.
-func (r *Recorder) fail(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		r.err = err
-		r.log.Error("RECORDING HAS STOPPED: clients get 503 from now on", "error", err)
+	if r.counts.damaged.Load() <= maxDamages {
+		r.damage = errors.Join(r.damage, err)
 	}
 }
 
-// Status returns a snapshot.
-func (r *Recorder) Status() Status {
-	return Status{
-		Responses:   r.counts.captures.Load(),
-		Revisits:    r.counts.revisits.Load(),
-		Others:      r.counts.others.Load(),
-		Truncated:   r.counts.truncated.Load(),
-		Incomplete:  r.counts.incomplete.Load(),
-		Failures:    r.counts.failures.Load(),
-		Lost:        r.counts.lost.Load(),
-		Received:    r.counts.received.Load(),
-		Written:     r.counts.written.Load(),
-		InFlight:    r.short.used(),
-		Long:        r.long.used(),
-		Files:       r.writer.files.Load(),
-		File:        r.writer.currentName(),
-		Unavailable: r.Err(),
-	}
-}
+// maxDamages bounds what Close tells of files that could not be kept.
+const maxDamages = 10
 
 // track takes an exchange into the account that Close waits for.
 func (r *Recorder) track(x *exchange) bool {
@@ -393,6 +406,9 @@ func (r *Recorder) untrack(x *exchange) {
 // failed counts and tells an exchange that gave no response.
 func (r *Recorder) failed(f Failure) {
 	r.counts.failures.Add(1)
+	if (f.Class == classPaused || f.Class == classStopped) && !r.tellsRefusal() {
+		return
+	}
 	level := slog.LevelWarn
 	if f.Phase == PhaseClient {
 		level = slog.LevelDebug
@@ -406,11 +422,27 @@ func (r *Recorder) failed(f Failure) {
 	}
 }
 
+// tellsRefusal reports whether a refusal during a standstill is told: one in a
+// second is enough, because the log may be on the disk that is full.
+func (r *Recorder) tellsRefusal() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.refused) < time.Second {
+		return false
+	}
+	r.refused = time.Now()
+	return true
+}
+
 // lost counts and logs a response that a client was given and that is not in
 // the archive.
 func (r *Recorder) lost(x *exchange, err error) {
 	r.counts.lost.Add(1)
-	r.log.Error("A RESPONSE IS LOST: it is not in the archive", "url", x.uri, "error", err)
+	what := "A RESPONSE IS LOST: it is not in the archive"
+	if x.received == nil {
+		what = "A RECORD IS LOST: it is not in the archive"
+	}
+	r.log.Error(what, "url", x.uri, "error", err)
 	if r.options.OnFailure != nil {
 		f := Failure{Time: x.start, URL: x.uri, Phase: PhaseWrite, Class: "lost", Err: err}
 		if x.request != nil {

@@ -2,28 +2,35 @@ package recorder
 
 import (
 	"bytes"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/warc"
 )
 
-// fileName is {prefix}-{timestamp17}-{serial5}-{host}.warc.gz.
+// fileName is {prefix}-{timestamp17}-{serial5}-{token8}-{host}.warc.gz. The
+// token is drawn at the start: whatever the clock says, no name is given twice,
+// also when the first file has been moved away or lost.
 func (r *Recorder) fileName(series string, created time.Time, serial int) string {
 	if series == "" {
 		series = r.options.Prefix
 	}
 	stamp := strings.Replace(created.UTC().Format("20060102150405.000"), ".", "", 1)
-	name := fmt.Sprintf("%s-%s-%05d-%s.warc", series, stamp, serial, safeHost(r.host))
+	name := fmt.Sprintf("%s-%s-%05d-%s-%s.warc", series, stamp, serial, r.token, safeHost(r.host))
 	if !r.options.Plain {
 		name += ".gz"
 	}
 	return name
 }
+
+func newToken() string { return strings.ToLower(rand.Text()[:8]) }
 
 func safeHost(host string) string {
 	return strings.Map(func(c rune) rune {
@@ -36,7 +43,7 @@ func safeHost(host string) string {
 
 // warcinfo makes the record that starts a file (ISO 28500 §6.2). The tag is
 // its record id.
-func (r *Recorder) warcinfo(series, name string) (record []byte, tag string, err error) {
+func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err error) {
 	conformsTo := "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-" + string(r.options.Version) + "/"
 	fields := []warc.Field{
 		{Name: "software", Value: r.options.Software},
@@ -55,15 +62,14 @@ func (r *Recorder) warcinfo(series, name string) (record []byte, tag string, err
 	p.header.Add("WARC-Filename", name)
 	p.header.Add("WARC-Block-Digest", r.options.Digest.Format(digest.Sum(nil)))
 	p.header.Add("Content-Type", "application/warc-fields")
-	if err := p.pack(r, block, nil); err != nil {
-		return nil, "", err
-	}
-	readers, _, err := p.encode(r.options.Version, "")
+	p.pack(r, block, nil)
+	defer p.release()
+	rec, err := p.encode(&r.options, "")
 	if err != nil {
 		return nil, "", err
 	}
-	record, err = io.ReadAll(io.MultiReader(readers...))
-	return record, id, err
+	first, err = io.ReadAll(rec)
+	return first, id, err
 }
 
 // warcFields is a block of application/warc-fields. Line ends in a value would
@@ -87,66 +93,133 @@ type part struct {
 	header warc.Header
 	length int64 // of the block
 
-	packed   *spool // the deflated block
+	// The block: packed and deflated, or else head and body as they are.
+	packed   *spool
 	deflated warc.Deflated
-	head     []byte // in plain files: the block is head and body
-	body     *spool
+	head     []byte
+	body     *spool // may be nil
 }
 
 // pack makes the block ready to be appended. It does not touch the ownership
-// of body.
-func (p *part) pack(r *Recorder, head []byte, body *spool) error {
-	if r.options.Plain {
-		p.head = head
-		if body != nil {
-			p.body = body.share()
-		}
-		return nil
+// of body. Where there is no room for the deflated block it is left as it is,
+// and deflated when it is appended.
+func (p *part) pack(r *Recorder, head []byte, body *spool) {
+	p.hold(head, body)
+	if !r.options.Plain {
+		p.deflate(r)
 	}
-	block := io.Reader(bytes.NewReader(head))
+}
+
+// hold takes the block as it is.
+func (p *part) hold(head []byte, body *spool) {
+	p.head = head
 	if body != nil {
-		block = io.MultiReader(block, body.reader())
+		p.body = body.share()
 	}
-	p.packed = newSpool(r.options.Dir, -1)
-	var err error
-	p.deflated, err = warc.Deflate(p.packed, block)
-	return err
+}
+
+func (p *part) deflate(r *Recorder) {
+	r.packing <- struct{}{}
+	defer func() { <-r.packing }()
+	packed := newSpool(r.space, r.options.Dir, -1)
+	deflated, err := warc.Deflate(packed, p.block())
+	if err != nil {
+		r.log.Debug("cannot keep a compressed block: it is compressed when it is appended", "error", err)
+		packed.release()
+		return
+	}
+	for _, s := range p.spools() {
+		s.setDone(true)
+	}
+	p.release()
+	p.packed, p.deflated = packed, deflated
+}
+
+func (p *part) block() io.Reader {
+	if p.body == nil {
+		return bytes.NewReader(p.head)
+	}
+	return io.MultiReader(bytes.NewReader(p.head), p.body.reader())
 }
 
 // release gives up the block.
 func (p *part) release() {
-	if p.packed != nil {
-		p.packed.release()
+	for _, s := range p.spools() {
+		s.release()
 	}
-	if p.body != nil {
-		p.body.release()
-	}
-	p.packed, p.body = nil, nil
+	p.packed, p.head, p.body = nil, nil, nil
 }
 
-// encode returns the record in pieces, and its size in the file. warcinfoID
-// is that of its file, or "" in a warcinfo record.
-func (p *part) encode(v warc.Version, warcinfoID string) (pieces []io.Reader, size int64, err error) {
+func (p *part) spools() (list []*spool) {
+	for _, s := range []*spool{p.packed, p.body} {
+		if s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// errEncode: a record that cannot be written, whatever the disk.
+var errEncode = errors.New("the record cannot be made")
+
+// encode returns the record as it goes to the file. warcinfoID is that of its
+// file, or "" in a warcinfo record.
+func (p *part) encode(o *Options, warcinfoID string) (*record, error) {
 	h := p.header
 	if warcinfoID != "" {
 		h.Add("WARC-Warcinfo-ID", warcinfoID)
 	}
 	h.Add("Content-Length", strconv.FormatInt(p.length, 10))
-	header, err := h.Encode(nil, v)
+	header, err := h.Encode(nil, o.Version)
 	if err != nil {
-		return nil, 0, err
+		return nil, fmt.Errorf("%w: %w", errEncode, err)
 	}
-	if p.packed == nil {
-		pieces = append(pieces, bytes.NewReader(header), bytes.NewReader(p.head))
-		if p.body != nil {
-			pieces = append(pieces, p.body.reader())
-		}
-		return append(pieces, strings.NewReader("\r\n\r\n")), int64(len(header)) + p.length + 4, nil
+	switch {
+	case o.Plain:
+		return newRecord(bytes.NewReader(header), p.block(), strings.NewReader("\r\n\r\n")), nil
+	case p.packed == nil:
+		return p.encodeLate(header), nil
 	}
 	start := warc.AppendMemberStart(nil, header)
 	end := warc.AppendMemberEnd(nil, header, p.deflated)
-	pieces = append(pieces, bytes.NewReader(start), p.packed.reader(), bytes.NewReader(end))
-	return pieces, int64(len(start)) + p.packed.len() + int64(len(end)), nil
+	return newRecord(bytes.NewReader(start), p.packed.reader(), bytes.NewReader(end)), nil
+}
+
+// encodeLate deflates the block while it is read.
+func (p *part) encodeLate(header []byte) *record {
+	r, w := io.Pipe()
+	block := p.block()
+	go func() { // ends when all has been read, or when the record is closed
+		deflated, err := warc.Deflate(w, block)
+		if err == nil {
+			_, err = w.Write(warc.AppendMemberEnd(nil, header, deflated))
+		}
+		w.CloseWithError(err)
+	}()
+	rec := newRecord(bytes.NewReader(warc.AppendMemberStart(nil, header)), r)
+	rec.late = r
+	return rec
+}
+
+// A record is read once, into its file.
+type record struct {
+	rest io.Reader
+	size int64 // of what has been read
+	late *io.PipeReader
+}
+
+func newRecord(pieces ...io.Reader) *record { return &record{rest: io.MultiReader(pieces...)} }
+
+func (r *record) Read(p []byte) (int, error) {
+	n, err := r.rest.Read(p)
+	r.size += int64(n)
+	return n, err
+}
+
+func (r *record) close() {
+	if r.late != nil {
+		r.late.Close()
+	}
 }
 
 // A capture is an exchange that has ended, on its way to the disk.
@@ -156,10 +229,16 @@ type capture struct {
 	single   bool // no exchange: response is a record that stands for itself
 	request  part
 	response part
+	note     part           // a metadata record about them; of length 0 when there is none
 	digest   string         // of the payload, when it can be or have an original
-	original *dedup.Capture // an older capture of the same payload, known before the writer
 	revisit  bool           // response holds a revisit record …
-	referred string         // … of an original in this file
+	original *dedup.Capture // … of this one …
+	whole    part           // … and this is the response, should the original get lost
+	heads    int64          // memory that is taken for the heads
+
+	// Owned by the writer.
+	appended int64         // bytes in its file, 0 when it is in none
+	counted  *atomic.Int64 // where it is counted
 }
 
 // newCapture makes the headers of the records. The request stands first in the
@@ -168,15 +247,8 @@ func (x *exchange) newCapture() *capture {
 	c := &capture{x: x, date: warc.FormatDate(x.start, x.r.options.Version)}
 	requestID, responseID := warc.NewRecordID(), warc.NewRecordID()
 
-	h := &c.request.header
-	x.startHeader(h, warc.TypeRequest, requestID, c.date)
-	h.Add("WARC-Concurrent-To", responseID)
-	x.endHeader(h, x.sent, x.sent.size > 0, "http/1.1")
-	addTruncated(h, x.sent.truncated)
-	h.Add("Content-Type", "application/http; msgtype=request")
-	c.request.length = int64(len(x.sent.head)) + x.sent.body.len()
-
-	h = &c.response.header
+	x.describeRequest(c, requestID, responseID)
+	h := &c.response.header
 	x.startHeader(h, warc.TypeResponse, responseID, c.date)
 	h.Add("WARC-Concurrent-To", requestID)
 	payload := x.endHeader(h, x.received, true, "http/1."+strconv.Itoa(x.reply.Minor))
@@ -188,8 +260,29 @@ func (x *exchange) newCapture() *capture {
 	c.response.length = int64(len(x.received.head)) + x.received.body.len()
 	if x.isDuplicable() {
 		c.digest = payload
+		if strong := x.received.strong; strong != nil {
+			c.digest += " " + warc.SHA256.Format(strong.Sum(nil))
+		}
 	}
+	c.heads = int64(len(x.sent.head) + len(x.received.head))
+	x.r.space.heads.Add(c.heads)
 	return c
+}
+
+// describeRequest makes the header of the request record, and the note on the
+// connection where there is one. The request names both others: so a file that
+// ends before one of them is cut back to before all three.
+func (x *exchange) describeRequest(c *capture, requestID, responseID string) {
+	h := &c.request.header
+	x.startHeader(h, warc.TypeRequest, requestID, c.date)
+	h.Add("WARC-Concurrent-To", responseID)
+	if noteID := x.addNote(c, responseID); noteID != "" {
+		h.Add("WARC-Concurrent-To", noteID)
+	}
+	x.endHeader(h, x.sent, x.sent.size > 0, "http/1.1")
+	addTruncated(h, x.sent.truncated)
+	h.Add("Content-Type", "application/http; msgtype=request")
+	c.request.length = int64(len(x.sent.head)) + x.sent.body.len()
 }
 
 func (x *exchange) startHeader(h *warc.Header, kind, id, date string) {
@@ -211,15 +304,19 @@ func (x *exchange) endHeader(h *warc.Header, m *message, hasPayload bool, http s
 		payload = algorithm.Format(m.payload.Sum(nil))
 		h.Add("WARC-Payload-Digest", payload)
 	}
-	if x.r.options.Strict {
-		return payload
+	if !x.r.options.Strict {
+		h.Add("WARC-Protocol", http)
 	}
-	h.Add("WARC-Protocol", http)
-	if x.spoken.tls != "" {
+	x.addSpoken(h)
+	return payload
+}
+
+// addSpoken adds what was spoken below HTTP.
+func (x *exchange) addSpoken(h *warc.Header) {
+	if x.spoken.tls != "" && !x.r.options.Strict {
 		h.Add("WARC-Protocol", x.spoken.tls)
 		h.Add("WARC-Cipher-Suite", x.spoken.cipher)
 	}
-	return payload
 }
 
 func addTruncated(h *warc.Header, reason string) {
@@ -228,16 +325,14 @@ func addTruncated(h *warc.Header, reason string) {
 	}
 }
 
-// makeRevisit replaces the response by a revisit record of original, which
-// keeps its id (ISO 28500 §6.7.2).
-func (c *capture) makeRevisit(original *dedup.Capture) error {
+// makeRevisit puts a revisit record of original in the place of the response,
+// whose id it keeps (ISO 28500 §6.7.2).
+func (c *capture) makeRevisit(original *dedup.Capture) {
 	r, head := c.x.r, c.x.received.head
-	c.response.release()
-	old := c.response.header
 	block := r.options.Digest.New()
 	block.Write(head)
 	p := part{length: int64(len(head))}
-	for _, f := range old {
+	for _, f := range c.response.header {
 		switch f.Name {
 		case "WARC-Type":
 			f.Value = warc.TypeRevisit
@@ -252,8 +347,16 @@ func (c *capture) makeRevisit(original *dedup.Capture) error {
 		}
 		p.header.Add(f.Name, f.Value)
 	}
-	c.response, c.revisit, c.referred = p, true, original.File
-	return c.response.pack(r, head, nil)
+	p.pack(r, head, nil)
+	c.whole, c.response = c.response, p
+	c.revisit, c.original = true, original
+}
+
+// undoRevisit puts the response back in its place.
+func (c *capture) undoRevisit() {
+	c.response.release()
+	c.response, c.whole = c.whole, part{}
+	c.revisit, c.original = false, nil
 }
 
 // asOriginal is what the index remembers of a response record.
@@ -268,7 +371,52 @@ func (c *capture) asOriginal(file string, offset, length int64) dedup.Capture {
 	}
 }
 
+// encode returns the records as they go to a file; the response is the second
+// one, or the only one.
+func (c *capture) encode(warcinfoID string) (records []*record, err error) {
+	for _, p := range []*part{&c.request, &c.response, &c.note} {
+		if p.header == nil {
+			continue
+		}
+		rec, err := p.encode(&c.x.r.options, warcinfoID)
+		if err != nil {
+			for _, r := range records {
+				r.close()
+			}
+			return nil, err
+		}
+		records = append(records, rec)
+	}
+	return records, nil
+}
+
+func (c *capture) parts() []*part { return []*part{&c.request, &c.response, &c.note, &c.whole} }
+
+// release gives everything up.
 func (c *capture) release() {
-	c.request.release()
-	c.response.release()
+	for _, p := range c.parts() {
+		p.release()
+	}
+	c.x.r.space.heads.Add(-c.heads)
+	c.heads = 0
+}
+
+// needs tells how many bytes its records take on the disk, or somewhat more.
+func (c *capture) needs() int64 {
+	n := c.heads
+	for _, p := range []*part{&c.request, &c.response, &c.note} {
+		for _, s := range p.spools() {
+			n += s.len()
+		}
+	}
+	return n
+}
+
+// setDone tells whether it is in a file: then it needs no further space there.
+func (c *capture) setDone(done bool) {
+	for _, p := range c.parts() {
+		for _, s := range p.spools() {
+			s.setDone(done)
+		}
+	}
 }

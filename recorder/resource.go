@@ -43,13 +43,12 @@ func (r *Recorder) addRecord(kind string, res Resource) {
 	}
 	h.Add("Content-Type", res.ContentType)
 	c.response.length = int64(len(res.Block))
-	if err := c.response.pack(r, res.Block, nil); err != nil {
+	c.response.pack(r, res.Block, nil)
+	if !r.writer.submitSingle(c) {
 		c.release()
-		r.lost(x, err)
+		r.lost(x, errTooManySingles)
 		r.untrack(x)
-		return
 	}
-	r.writer.submit(c)
 }
 
 // A Failure is an exchange that gave no response.

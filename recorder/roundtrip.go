@@ -32,7 +32,7 @@ func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp, err = x.roundTrip(req); err == nil {
 			return resp, nil
 		}
-		defer x.abandon()
+		defer func() { x.end(err) }()
 	}
 	if req.Body != nil {
 		req.Body.Close()
@@ -83,7 +83,16 @@ func (r *Recorder) begin(req *http.Request) (*exchange, error) {
 	return x, nil
 }
 
-// abandon ends an exchange that has no response: there is nothing to record.
+// end ends an exchange that has no response.
+func (x *exchange) end(err error) {
+	if e := (*Error)(nil); errors.As(err, &e) && len(e.instead) > 0 {
+		x.keepBadReply(e)
+		return
+	}
+	x.abandon()
+}
+
+// abandon ends an exchange of which there is nothing to record.
 func (x *exchange) abandon() {
 	if x.sent != nil {
 		x.sent.body.release()
@@ -235,8 +244,11 @@ func clientWentAway(ctx context.Context) *Error {
 // for the whole.
 func (a *attempt) fail(err error) error {
 	a.conn.abort()
-	if a.upload.stop(); a.upload.clientErr() != nil {
-		return a.upload.clientErr()
+	if whole := a.upload.stop(); !whole && a.x.sent.truncated == "" {
+		a.x.sent.truncated = "disconnect"
+	}
+	if err := a.upload.clientErr(); err != nil {
+		return err
 	}
 	return err
 }

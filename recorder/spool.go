@@ -3,14 +3,21 @@ package recorder
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
 )
 
-// spoolMemory is how many octets a spool keeps in memory before all of them
-// go to a temporary file.
-const spoolMemory = 256 << 10
+const (
+	// spoolMemory is how many octets a spool keeps in memory before all of
+	// them go to a temporary file.
+	spoolMemory = 256 << 10
+	// spoolSmall is how many it keeps there however little memory there is.
+	spoolSmall = 4 << 10
+	// followBuffer is what a follower needs to read from a file.
+	followBuffer = 32 << 10
+)
 
 // A spool holds bytes that are written once and read many times: the body of
 // a message from the wire until its record is durable. It is either all in
@@ -19,13 +26,19 @@ const spoolMemory = 256 << 10
 // One goroutine writes (append, pass, end). One follower may read along while
 // the bytes arrive; readers made by reader read what has been ended.
 type spool struct {
+	space  *space
 	dir    string
 	owners atomic.Int32 // who still needs the bytes; the last one closes the file
 
 	mu       sync.Mutex
 	changed  sync.Cond // broadcast at every change of what follows
 	mem      []byte    // the bytes while file is nil; what is there is never changed, only appended to
+	lent     int64     // memory that is no longer mem's, but the follower still looks at it
+	viewed   bool      // the follower looks at mem
 	file     *os.File  // unlinked
+	onDisk   int64     // bytes taken from the space for it
+	heads    int64     // and for the heads of its message
+	done     int64     // of what it holds, is in the archive or a copy of what is to be appended
 	size     int64
 	extra    []byte // bytes on their way to the follower that are not kept
 	ended    bool
@@ -34,13 +47,14 @@ type spool struct {
 	cut      bool  // nobody waits for the follower any more
 }
 
-// newSpool returns an empty spool with one owner. Temporary files are made in
-// dir; expect tells how many octets may come, or -1.
-func newSpool(dir string, expect int64) *spool {
-	s := &spool{dir: dir}
+// newSpool returns an empty spool with one owner, which takes what it needs
+// from the space. Temporary files are made in dir; expect tells how many octets
+// may come, or -1.
+func newSpool(space *space, dir string, expect int64) *spool {
+	s := &spool{space: space, dir: dir}
 	s.changed.L = &s.mu
 	s.owners.Store(1)
-	if 0 < expect && expect <= spoolMemory {
+	if 0 < expect && expect <= spoolMemory && space.takeMemory(expect) {
 		s.mem = make([]byte, 0, expect)
 	}
 	return s
@@ -63,33 +77,106 @@ func (s *spool) release() {
 		s.file.Close() // nothing is lost with an unlinked file
 		s.file = nil
 	}
-	s.mem = nil
+	s.space.disk.Add(-s.onDisk)
+	s.space.heads.Add(-s.heads)
+	s.space.done.Add(-s.done)
+	s.onDisk, s.heads, s.done = 0, 0, 0
+	s.replaceLocked(nil)
 }
 
-// Write keeps p.
+// weigh takes memory for the head of the message until the spool is released.
+func (s *spool) weigh(head int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heads += int64(head)
+	s.space.heads.Add(int64(head))
+}
+
+// setDone tells whether nothing of it has to be appended any more.
+func (s *spool) setDone(done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.space.done.Add(-s.done)
+	s.done = 0
+	if done {
+		s.done = int64(cap(s.mem)) + s.onDisk
+		s.space.done.Add(s.done)
+	}
+}
+
+// Write keeps p, or nothing.
 func (s *spool) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.file == nil && len(s.mem)+len(p) > spoolMemory {
-		if err := s.spillLocked(); err != nil {
+	if s.file == nil {
+		if err := s.makeRoomLocked(len(s.mem) + len(p)); err != nil {
 			return 0, err
 		}
 	}
 	if s.file == nil {
 		s.mem = append(s.mem, p...)
-	} else if n, err := s.file.WriteAt(p, s.size); err != nil {
-		return n, err // what was written lies beyond size: it does not count
+	} else if err := s.writeFileLocked(s.file, p, s.size); err != nil {
+		return 0, err // what was written lies beyond size: it does not count
 	}
 	s.size += int64(len(p))
 	s.changed.Broadcast()
 	return len(p), nil
 }
 
+// makeRoomLocked sees to it that there are n octets of room in memory, or a
+// file. Where the one is not to be had the other may.
+func (s *spool) makeRoomLocked(n int) error {
+	switch {
+	case n <= cap(s.mem):
+		return nil
+	case s.owners.Load() == 0:
+		return errUnfollowed // nobody needs it any more
+	case n <= spoolMemory && s.growLocked(n):
+		return nil
+	}
+	err := s.spillLocked()
+	if err != nil && s.growLocked(n) {
+		return nil
+	}
+	return err
+}
+
+// growLocked reports whether there is memory for n octets.
+func (s *spool) growLocked(n int) bool {
+	room := max(n, min(2*cap(s.mem), spoolMemory), min(4*n, spoolSmall))
+	if n > spoolMemory {
+		room = n + n/4 // instead of a file
+	}
+	switch {
+	case s.space.takeMemory(int64(room)):
+	case s.space.takeMemory(int64(n)):
+		room = n
+	case n <= spoolSmall:
+		room = n
+		s.space.memory.Add(int64(n))
+	default:
+		return false
+	}
+	s.replaceLocked(append(make([]byte, 0, room), s.mem...))
+	return true
+}
+
+// replaceLocked gives up the memory for other memory, which has been taken.
+func (s *spool) replaceLocked(mem []byte) {
+	if n := int64(cap(s.mem)); s.viewed {
+		s.viewed = false
+		s.lent += n
+	} else {
+		s.space.memory.Add(-n)
+	}
+	s.mem = mem
+}
+
 // spill moves what is in memory to the file, which gets the rest too.
 func (s *spool) spill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.file != nil {
+	if s.file != nil || s.size == 0 || s.owners.Load() == 0 {
 		return nil
 	}
 	return s.spillLocked()
@@ -100,15 +187,29 @@ func (s *spool) spillLocked() error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(f.Name()); err != nil {
+	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.Close()
 		return err
 	}
-	if _, err := f.WriteAt(s.mem, 0); err != nil {
+	if err := s.writeFileLocked(f, s.mem, 0); err != nil {
 		f.Close()
 		return err
 	}
-	s.file, s.mem = f, nil
+	s.file = f
+	s.replaceLocked(nil)
+	return nil
+}
+
+func (s *spool) writeFileLocked(f *os.File, p []byte, at int64) error {
+	n := int64(len(p))
+	if err := s.space.takeDisk(n); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(p, at); err != nil {
+		s.space.disk.Add(-n)
+		return err
+	}
+	s.onDisk += n
 	return nil
 }
 
@@ -199,6 +300,7 @@ func (f *follower) next(wait func()) ([]byte, error) {
 	s := f.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	f.lookAwayLocked()
 	for first := true; ; first = false {
 		switch {
 		case !s.followed:
@@ -232,6 +334,7 @@ func (f *follower) viewLocked() ([]byte, error) {
 	if s.file == nil {
 		view := s.mem[f.off:]
 		f.off = s.size
+		s.viewed = true
 		return view, nil
 	}
 	n, err := s.file.ReadAt(f.buffer()[:min(int64(len(f.buf)), s.size-f.off)], f.off)
@@ -244,15 +347,27 @@ func (f *follower) viewLocked() ([]byte, error) {
 
 func (f *follower) buffer() []byte {
 	if f.buf == nil {
-		f.buf = make([]byte, 64<<10)
+		f.buf = make([]byte, followBuffer)
+		f.s.space.heads.Add(followBuffer)
 	}
 	return f.buf
+}
+
+// lookAwayLocked tells that what next returned last is not looked at any more.
+func (f *follower) lookAwayLocked() {
+	f.s.space.memory.Add(-f.s.lent)
+	f.s.lent, f.s.viewed = 0, false
 }
 
 // stop makes next and pass return. It may be called at any time.
 func (f *follower) stop() {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
+	f.lookAwayLocked()
+	if f.buf != nil {
+		f.s.space.heads.Add(-followBuffer)
+		f.buf = nil
+	}
 	f.s.followed = false
 	f.s.changed.Broadcast()
 }

@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 )
 
+// plenty is a space without narrow bounds.
+func plenty() *space { return &space{maxMemory: 1 << 30, maxDisk: 1 << 40} }
+
 // fill writes n octets in pieces that cross the border to the disk.
 func fillSpool(t *testing.T, s *spool, n int) []byte {
 	t.Helper()
@@ -26,7 +29,7 @@ func fillSpool(t *testing.T, s *spool, n int) []byte {
 func TestSpool(t *testing.T) {
 	for _, size := range []int{0, 1, spoolMemory - 1, spoolMemory, spoolMemory + 1, 1_000_000} {
 		dir := t.TempDir()
-		s := newSpool(dir, -1)
+		s := newSpool(plenty(), dir, -1)
 		f := s.follow()
 		want := fillSpool(t, s, size)
 		s.end(nil)
@@ -60,7 +63,7 @@ func TestSpool(t *testing.T) {
 
 func TestSpoolFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpool(t.TempDir(), -1)
+		s := newSpool(plenty(), t.TempDir(), -1)
 		f := s.follow()
 		var seen []string
 		waits := 0
@@ -99,7 +102,7 @@ func TestSpoolFollower(t *testing.T) {
 
 func TestSpoolPassEndsWithFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpool(t.TempDir(), -1)
+		s := newSpool(plenty(), t.TempDir(), -1)
 		f := s.follow()
 		passed := make(chan bool, 1)
 		go func() { passed <- s.pass([]byte("x")) }() // ended by stop
@@ -122,7 +125,7 @@ func TestSpoolPassEndsWithFollower(t *testing.T) {
 // TestSpoolViewsStay: what the follower was given does not change when the
 // spool grows or moves to disk.
 func TestSpoolViewsStay(t *testing.T) {
-	s := newSpool(t.TempDir(), -1)
+	s := newSpool(plenty(), t.TempDir(), -1)
 	defer s.release()
 	f := s.follow()
 	s.Write([]byte("first"))
@@ -137,13 +140,23 @@ func TestSpoolViewsStay(t *testing.T) {
 }
 
 func TestSpoolDiskFailure(t *testing.T) {
-	s := newSpool("/nonexistent", -1)
-	defer s.release()
+	space := &space{maxMemory: 500_000, maxDisk: 1 << 40}
+	s := newSpool(space, "/nonexistent", -1)
 	fillSpool(t, s, spoolMemory)
 	if _, err := s.Write([]byte("x")); err == nil {
 		t.Error("no error where no file can be made")
 	}
 	if s.len() != spoolMemory {
 		t.Errorf("%d octets are kept, want %d", s.len(), spoolMemory)
+	}
+	s.release()
+	wantEmpty(t, space)
+}
+
+// wantEmpty checks that all that was taken has been given back.
+func wantEmpty(t *testing.T, s *space) {
+	t.Helper()
+	if m, h, d, done := s.memory.Load(), s.heads.Load(), s.disk.Load(), s.done.Load(); m != 0 || h != 0 || d != 0 || done != 0 {
+		t.Errorf("%d bytes of memory, %d for heads, %d of disk and %d done are left", m, h, d, done)
 	}
 }

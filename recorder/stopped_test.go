@@ -26,7 +26,10 @@ func TestWaitingWhenRecordingStops(t *testing.T) {
 		}
 		synctest.Wait()
 		gone := errors.New("the disk is gone")
-		r.fail(gone)
+		r.writer.do(func() error {
+			r.writer.stop(gone)
+			return nil
+		})
 		close(gates["/first"])
 		if got := <-first; got.err != nil {
 			t.Errorf("the exchange that was under way: %v", got.err)

@@ -44,6 +44,7 @@ func (s *switched) Read(p []byte) (int, error) {
 		s.c.r += n
 		return n, nil
 	}
+	s.c.buf = nil // there may be thousands of silent ones
 	return s.c.nc.Read(p)
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,31 +20,41 @@ import (
 // writer.
 const maxRecent = 1 << 16
 
+// maxSingles bounds the records without an exchange, and so without a slot,
+// that wait to be appended.
+const maxSingles = 4096
+
+var errTooManySingles = errors.New("too many records wait to be appended already")
+
 // A writer appends captures to files, one after the other, in one goroutine.
+// What it does when that fails is in pause.go.
 type writer struct {
-	r     *Recorder
-	queue chan *capture // room for every admitted exchange: submit never blocks
-	calls chan call
-	ended chan struct{} // closed when the goroutine has ended
-	index *committer    // nil without an index
-	name  atomic.Value  // string: the current file, for Status
-	files atomic.Int64  // files started, for Status
+	r       *Recorder
+	queue   chan *capture // room for every admitted exchange: submit never blocks
+	calls   chan call
+	ended   chan struct{} // closed when the goroutine has ended
+	index   *committer    // nil without an index
+	singles atomic.Int64  // captures without a slot that are not appended yet
+	name    atomic.Value  // string: the current file, for Status
+	files   atomic.Int64  // files started, for Status
+	behind  atomic.Int64  // captures that wait, for Status
 
 	// Owned by the goroutine.
 	set      *rotate.Set
 	series   map[string]*output
+	waiting  []*capture         // to be appended, in this order
+	left     []*output          // failed, and to be ended before anything is appended
+	paused   bool               // nothing is appended but by retry
+	dead     error              // nothing is appended any more, because of this
+	late     bool               // it has been said that a file cannot be finished
 	recent   map[string]*recent // by payload digest: originals since the start
 	recently []string           // their digests, the oldest first
-	gone     map[string]bool    // names of files that could not be kept
 	syncAt   *time.Timer
 	armed    bool
-	dirty    int64 // bytes appended since the last sync
+	dirty    int64 // bytes appended, or held back, since the last sync
+	retryAt  *time.Timer
 	closeErr error
 }
-
-// errOrphan: a revisit record whose original is in a file that could not be
-// kept; its own payload is no longer there.
-var errOrphan = errors.New("the original that this revisit refers to could not be kept")
 
 type call struct {
 	do   func() error
@@ -55,8 +64,10 @@ type call struct {
 // An output is the current file of a series.
 type output struct {
 	file     *rotate.File
+	first    int64      // its length at the start
 	durable  int64      // length of the file that has been synced
 	unsynced []*capture // what was appended behind it
+	tries    int        // to end it after it has failed
 }
 
 // A recent original is known to the writer, whether or not to the index.
@@ -68,17 +79,18 @@ type recent struct {
 
 func newWriter(r *Recorder, set *rotate.Set) *writer {
 	w := &writer{
-		r:      r,
-		queue:  make(chan *capture, r.options.MaxInFlight+r.options.MaxLong),
-		calls:  make(chan call),
-		ended:  make(chan struct{}),
-		set:    set,
-		series: make(map[string]*output),
-		recent: make(map[string]*recent),
-		gone:   make(map[string]bool),
-		syncAt: time.NewTimer(time.Hour),
+		r:       r,
+		queue:   make(chan *capture, r.options.MaxInFlight+r.options.MaxLong+maxSingles),
+		calls:   make(chan call),
+		ended:   make(chan struct{}),
+		set:     set,
+		series:  make(map[string]*output),
+		recent:  make(map[string]*recent),
+		syncAt:  time.NewTimer(time.Hour),
+		retryAt: time.NewTimer(time.Hour),
 	}
 	w.syncAt.Stop()
+	w.retryAt.Stop()
 	w.name.Store("")
 	if r.index != nil {
 		w.index = startCommitter(r.index, r.log)
@@ -90,6 +102,17 @@ func newWriter(r *Recorder, set *rotate.Set) *writer {
 // submit hands a capture over. Its slot is held until it is appended, so there
 // is always room.
 func (w *writer) submit(c *capture) { w.queue <- c }
+
+// submitSingle is submit for a capture without a slot; false means that there
+// is no room.
+func (w *writer) submitSingle(c *capture) bool {
+	if w.singles.Add(1) > maxSingles {
+		w.singles.Add(-1)
+		return false
+	}
+	w.queue <- c
+	return true
+}
 
 func (w *writer) currentName() string { return w.name.Load().(string) }
 
@@ -115,82 +138,105 @@ func (w *writer) close() error {
 func (w *writer) run() {
 	defer close(w.ended)
 	defer func() { w.closeErr = w.finish() }()
-	age := time.NewTicker(time.Second)
-	defer age.Stop()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	for {
 		select {
 		case c, ok := <-w.queue:
 			if !ok {
 				return
 			}
-			w.guard(c, func() { w.write(c) })
-			if w.dirty >= w.r.options.SyncBytes {
-				w.sync()
-			}
+			w.guard(func() { w.take(c) })
+			w.r.untrack(c.x)
 		case <-w.syncAt.C:
-			w.sync()
-		case now := <-age.C:
-			w.expire(now)
+			w.guard(w.syncOrMove)
+		case <-w.retryAt.C:
+			w.guard(w.retry)
+		case now := <-tick.C:
+			w.guard(func() { w.expire(now) })
 		case c := <-w.calls:
-			c.done <- c.do()
+			err := errClosed // unless it panics
+			w.guard(func() { err = c.do() })
+			c.done <- err
 		}
 		if w.dirty > 0 && !w.armed {
 			w.armed = true
 			w.syncAt.Reset(w.r.options.SyncInterval)
 		}
+		w.behind.Store(int64(len(w.waiting)))
 	}
 }
 
-// guard turns a panic into a loud end of recording: after it nobody knows what
-// is in the file.
-func (w *writer) guard(c *capture, f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			w.r.fail(fmt.Errorf("internal error: %v\n%s", p, debug.Stack()))
-			w.lose(c, errors.New("internal error in the writer"))
+// take appends a capture, or makes it wait.
+func (w *writer) take(c *capture) {
+	w.waiting = append(w.waiting, c)
+	switch {
+	case w.dead != nil:
+		w.loseWaiting(w.dead)
+	case !w.paused:
+		if err := w.work(); err != nil {
+			w.trouble(err)
 		}
-	}()
-	f()
+	}
 }
 
-// write appends one capture and settles what is to be done with it.
-func (w *writer) write(c *capture) {
-	if err := w.r.Err(); err != nil {
-		w.lose(c, err)
-		return
+// work appends what waits. After an error the file that failed is abandoned.
+func (w *writer) work() error {
+	for len(w.waiting) > 0 {
+		c := w.waiting[0]
+		err := w.append(c)
+		out := w.series[c.x.series]
+		switch {
+		case err == nil:
+			w.count(c)
+		case isOwnFault(err):
+			w.lose(c, err)
+		default:
+			if out != nil {
+				w.abandon(out)
+			}
+			return err
+		}
+		w.waiting[0] = nil
+		w.waiting = w.waiting[1:]
+		if w.dirty >= w.r.options.SyncBytes {
+			if err := w.sync(); err != nil {
+				return err
+			}
+		}
 	}
-	err := w.append(c)
-	if err != nil {
-		w.r.log.Error("cannot append to the archive: trying a new file", "url", c.x.uri, "error", err)
-		err = w.startOver(c)
-	}
-	if err != nil {
-		w.r.fail(err)
-		w.lose(c, err)
-		return
-	}
-	w.count(c)
-	c.x.freeSlot()
-	w.r.untrack(c.x)
+	w.waiting = nil
+	return nil
 }
 
-func (w *writer) lose(c *capture, err error) {
-	w.r.lost(c.x, err)
-	c.release()
-	c.x.freeSlot()
-	w.r.untrack(c.x)
-}
-
+// count counts a capture that was appended, not necessarily for the first
+// time, and lets its exchange go.
 func (w *writer) count(c *capture) {
 	counts := &w.r.counts
-	if c.single {
-		counts.others.Add(1)
-		return
+	kind := &counts.captures
+	switch {
+	case c.x.received == nil: // no response
+		kind = &counts.others
+	case c.revisit:
+		kind = &counts.revisits
 	}
-	if c.revisit {
-		counts.revisits.Add(1)
+	if c.counted == nil {
+		w.countOnce(c)
+		w.letGo(c)
 	} else {
-		counts.captures.Add(1)
+		c.counted.Add(-1)
+	}
+	c.counted = kind
+	kind.Add(1)
+}
+
+func (w *writer) countOnce(c *capture) {
+	counts := &w.r.counts
+	if c.note.length > 0 {
+		counts.others.Add(1)
+	}
+	if c.x.received == nil {
+		return
 	}
 	if reason := c.x.received.truncated; reason != "" {
 		counts.truncated.Add(1)
@@ -205,6 +251,14 @@ func (w *writer) count(c *capture) {
 	}
 }
 
+// letGo lets another exchange begin.
+func (w *writer) letGo(c *capture) {
+	c.x.freeSlot()
+	if c.single {
+		w.singles.Add(-1)
+	}
+}
+
 // append writes the records of a capture into the current file of its series.
 func (w *writer) append(c *capture) error {
 	out, err := w.output(c.x.series)
@@ -214,30 +268,34 @@ func (w *writer) append(c *capture) error {
 	if err := w.decide(c, out); err != nil {
 		return err
 	}
-	v, tag := w.r.options.Version, out.file.Tag()
-	var pieces []io.Reader
-	before := int64(0)
-	if !c.single {
-		if pieces, before, err = c.request.encode(v, tag); err != nil {
-			return err
+	records, err := c.encode(out.file.Tag())
+	if err != nil {
+		return err
+	}
+	pieces := make([]io.Reader, 0, len(records))
+	for _, r := range records {
+		defer r.close()
+		pieces = append(pieces, r)
+	}
+	offset, total, err := out.file.Append(pieces...)
+	if err != nil {
+		if w.isTooBig(err, out) {
+			err = fmt.Errorf("%w: %w", errTooBig, err)
 		}
-	}
-	response, length, err := c.response.encode(v, tag)
-	if err != nil {
 		return err
-	}
-	offset, total, err := out.file.Append(append(pieces, response...)...)
-	if err != nil {
-		return err
-	}
-	if total != before+length {
-		panic(fmt.Sprintf("appended %d bytes, not %d", total, before+length))
 	}
 	w.r.counts.written.Add(total)
+	w.r.space.appended.Add(total)
+	c.appended = total
+	c.setDone(true)
 	w.dirty += total
+	for _, s := range c.whole.spools() {
+		w.dirty += s.len()
+	}
 	out.unsynced = append(out.unsynced, c)
 	if c.digest != "" && !c.revisit && w.index != nil {
-		w.remember(c.digest, &recent{Capture: c.asOriginal(out.file.Name(), offset+before, length), file: out.file})
+		request, response := records[0], records[1]
+		w.remember(c.digest, &recent{Capture: c.asOriginal(out.file.Name(), offset+request.size, response.size), file: out.file})
 	}
 	return nil
 }
@@ -254,7 +312,7 @@ func (w *writer) output(series string) (*output, error) {
 		if out != nil {
 			w.settle(out)
 		}
-		out = &output{file: file, durable: file.Size()}
+		out = &output{file: file, first: file.Size(), durable: file.Size()}
 		w.series[series] = out
 		w.name.Store(file.Name())
 		w.files.Add(1)
@@ -262,12 +320,13 @@ func (w *writer) output(series string) (*output, error) {
 	return out, nil
 }
 
-// decide makes a capture a revisit when its payload is known by now.
+// decide makes a capture a revisit when its payload is known by now, and a
+// response again when the original of a revisit has gone meanwhile.
 func (w *writer) decide(c *capture, out *output) error {
-	known := w.recent[c.digest]
-	if c.revisit && w.gone[c.referred] {
-		return errOrphan
+	if c.revisit && c.original.File != out.file.Name() && !w.r.holds(c.original) {
+		c.undoRevisit()
 	}
+	known := w.recent[c.digest]
 	if c.digest == "" || known == nil || c.revisit {
 		return nil
 	}
@@ -276,8 +335,13 @@ func (w *writer) decide(c *capture, out *output) error {
 		if err := w.syncFile(known.file); err != nil {
 			return err
 		}
+		if !w.r.holds(&known.Capture) {
+			delete(w.recent, c.digest)
+			return nil
+		}
 	}
-	return c.makeRevisit(&known.Capture)
+	c.makeRevisit(&known.Capture)
+	return nil
 }
 
 func (w *writer) remember(digest string, original *recent) {
@@ -293,33 +357,44 @@ func (w *writer) remember(digest string, original *recent) {
 	}
 }
 
-// sync makes everything durable that has been appended.
-func (w *writer) sync() {
+// sync makes everything durable that has been appended. A file with which that
+// fails is abandoned.
+func (w *writer) sync() (err error) {
 	w.armed = false
 	w.syncAt.Stop()
 	w.dirty = 0
 	for _, out := range slices.Collect(maps.Values(w.series)) {
-		if len(out.unsynced) == 0 {
-			continue
+		if e := w.syncOutput(out); e != nil {
+			err = e
 		}
-		if err := out.file.Sync(); err != nil {
-			w.r.log.Error("cannot make the archive durable: writing the last records to a new file", "file", out.file.Name(), "error", err)
-			if err := w.moveOn(out); err != nil {
-				w.r.fail(err)
-			}
-			continue
-		}
-		w.settle(out)
+	}
+	return err
+}
+
+func (w *writer) syncOutput(out *output) error {
+	if len(out.unsynced) == 0 {
+		return nil
+	}
+	if err := out.file.Sync(); err != nil {
+		w.r.log.Error("cannot make the archive durable: the last records go to a new file", "file", out.file.Name(), "error", err)
+		w.abandon(out)
+		return err
+	}
+	w.settle(out)
+	return nil
+}
+
+// syncOrMove is sync, and what to do when it fails.
+func (w *writer) syncOrMove() {
+	if err := w.sync(); err != nil {
+		w.trouble(err)
 	}
 }
 
 func (w *writer) syncFile(f *rotate.File) error {
 	for _, out := range w.series {
-		if out.file == f && len(out.unsynced) > 0 {
-			if err := f.Sync(); err != nil {
-				return err
-			}
-			w.settle(out)
+		if out.file == f {
+			return w.syncOutput(out)
 		}
 	}
 	return nil
@@ -343,85 +418,18 @@ func (w *writer) settle(out *output) {
 	out.durable = out.file.Size()
 }
 
-// startOver ends a file to which an append failed, and appends the capture to
-// a new one.
-func (w *writer) startOver(c *capture) error {
-	out := w.series[c.x.series]
-	if out == nil {
-		return w.append(c) // there was no file yet: once more
-	}
-	// What was appended before is whole; when it can be made durable only
-	// this capture has to move.
-	if err := out.file.Sync(); err == nil {
-		w.settle(out)
-	}
-	if err := w.moveOn(out); err != nil {
-		return err
-	}
-	return w.append(c)
-}
-
-// moveOn cuts a file back to what is durable and appends the rest to a new
-// one. Its error means that something is lost.
-func (w *writer) moveOn(out *output) error {
-	moved := out.unsynced
-	out.unsynced = nil
-	for series, o := range w.series {
-		if o == out {
-			delete(w.series, series)
-		}
-	}
-	w.forget(moved, out.file)
-	aside := out.file.SetAside(out.durable)
-	if aside != nil && !errors.Is(aside, rotate.ErrLeft) && !errors.Is(aside, rotate.ErrLost) {
-		w.r.log.Error("cannot give a file its final name yet", "file", out.file.Name(), "error", aside)
-		aside = nil // it is tried again, and Close tells
-	}
-	if aside != nil {
-		// What was durable in it is not under a final name: nothing may
-		// refer to it, and nothing more is recorded.
-		aside = fmt.Errorf("cannot keep %s: %w", out.file.Name(), aside)
-		w.gone[out.file.Name()] = true
-		maps.DeleteFunc(w.recent, func(_ string, known *recent) bool { return known.file == out.file })
-	}
-	if errors.Is(aside, rotate.ErrLeft) {
-		// What was not durable may be found in it by the next start:
-		// appended to another file it would be there twice.
-		w.loseAll(moved, aside)
-		return aside
-	}
-	for i, c := range moved {
-		err := w.append(c)
-		if errors.Is(err, errOrphan) {
-			w.loseAll(moved[i:i+1], err)
-		} else if err != nil {
-			w.loseAll(moved[i:], err)
-			return errors.Join(aside, err)
-		}
-	}
-	return aside
-}
-
-// forget drops the originals among captures that are about to leave a file.
-func (w *writer) forget(captures []*capture, file *rotate.File) {
-	for _, c := range captures {
-		if known := w.recent[c.digest]; known != nil && known.file == file && !c.revisit {
-			delete(w.recent, c.digest)
-		}
-	}
-}
-
-// loseAll gives up captures that had been appended once.
-func (w *writer) loseAll(captures []*capture, err error) {
-	for _, c := range captures {
-		w.r.lost(c.x, err)
-		c.release()
-	}
-}
-
 // rotate finishes the current files. One that cannot be finished stays current.
 func (w *writer) rotate() error {
-	w.sync()
+	if w.dead != nil {
+		return w.dead
+	}
+	w.retry() // if it is paused: somebody wants it now
+	if w.paused {
+		return w.r.Err()
+	}
+	if w.syncOrMove(); w.paused || w.dead != nil {
+		return w.r.Err()
+	}
 	err := w.set.Finish()
 	if name := w.currentName(); err == nil && name != "" {
 		w.r.log.Info("a file was finished", "file", name)
@@ -430,23 +438,51 @@ func (w *writer) rotate() error {
 	return err
 }
 
-// expire finishes the files that are too old.
+// expire finishes the files that are too old, and those that could not be
+// finished before.
 func (w *writer) expire(now time.Time) {
-	if w.r.options.MaxAge == 0 {
+	if w.r.options.MaxAge == 0 && !w.set.Unfinished() || w.paused || w.dead != nil {
 		return
 	}
-	w.sync() // what Expire finishes is settled
-	if err := w.set.Expire(now); err != nil {
-		w.r.log.Error("cannot finish a file", "error", err)
+	if w.syncOrMove(); w.paused || w.dead != nil { // what Expire finishes is settled
+		return
 	}
+	err := w.set.Expire(now)
+	if errors.Is(err, rotate.ErrLost) {
+		w.r.damaged(err)
+	} else if err != nil && !w.late {
+		w.r.log.Error("cannot finish a file: it is tried again", "error", err)
+	}
+	w.late = err != nil
 }
 
 // finish makes everything durable and known.
 func (w *writer) finish() error {
-	w.sync()
-	err := w.set.Close()
+	var err error
+	w.guard(func() { err = w.finishWaiting() })
+	w.behind.Store(0)
+	err = errors.Join(err, w.set.Close())
 	if w.index != nil {
 		err = errors.Join(err, w.index.close())
 	}
+	return err
+}
+
+// finishWaiting is the last attempt: what cannot be written now is lost.
+func (w *writer) finishWaiting() error {
+	if w.dead != nil {
+		w.sync()
+		w.loseWaiting(w.dead)
+		return nil
+	}
+	err := w.sync()
+	if err != nil || w.paused {
+		err = w.flush()
+	}
+	if err == nil && w.paused {
+		w.paused = false
+		w.r.resume()
+	}
+	w.loseWaiting(err)
 	return err
 }

@@ -1,0 +1,59 @@
+package recorder
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/warctee/warctee/warc"
+)
+
+// keepBadReply records an exchange whose origin has answered with something
+// that is no reply: the request, and what came instead. That is a resource with
+// a URI of its own, so that no reader takes it for a response, and nothing
+// replays it as one.
+func (x *exchange) keepBadReply(e *Error) {
+	x.freePlace()
+	go func() { // ends by itself; Recorder.Close waits for it
+		c, err := x.packBadReply(e)
+		x.sent.body.release()
+		if err != nil {
+			x.r.lost(x, err)
+			x.freeSlot()
+			x.r.untrack(x)
+			return
+		}
+		x.r.writer.submit(c)
+	}()
+}
+
+func (x *exchange) packBadReply(e *Error) (c *capture, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v\n%s", p, debug.Stack())
+		}
+		if err != nil && c != nil {
+			c.release()
+		}
+	}()
+	c = &capture{x: x, date: warc.FormatDate(x.start, x.r.options.Version)}
+	requestID, resourceID := warc.NewRecordID(), warc.NewRecordID()
+	x.describeRequest(c, requestID, resourceID)
+
+	h := &c.response.header
+	x.startHeader(h, warc.TypeResource, resourceID, c.date)
+	h.Set("WARC-Target-URI", "urn:bad-reply:"+x.uri)
+	h.Add("WARC-Concurrent-To", requestID)
+	digest := x.r.options.Digest.New()
+	digest.Write(e.instead)
+	sum := x.r.options.Digest.Format(digest.Sum(nil))
+	h.Add("WARC-Block-Digest", sum)
+	h.Add("WARC-Payload-Digest", sum) // a resource's payload is its block
+	x.addSpoken(h)
+	addTruncated(h, e.cut)
+	h.Add("Content-Type", "application/octet-stream")
+	c.response.length = int64(len(e.instead))
+
+	c.packRequest()
+	c.response.pack(x.r, e.instead, nil)
+	return c, nil
+}

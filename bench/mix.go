@@ -5,107 +5,149 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
-	"strings"
-	"sync/atomic"
 )
 
-// A file of the page. Its content is another one at each visit.
-type file struct {
-	size int    // octets
-	kind string // Content-Type
-	from []byte // where its content is taken from
+// A mix is what the clients ask for, file after file and over again.
+type mix struct {
+	name     string
+	files    []file
+	requests int  // of a run
+	same     bool // every visit is the same one, and was made before
 }
 
-// mix is a page: 1 html, 5 css, 8 js, 61 images.
-var mix = newMix()
+// A file of a mix. Unless the mix says otherwise its content is another one at
+// each visit.
+type file struct {
+	size    int64  // octets of content
+	kind    string // Content-Type
+	magic   string // how a content of that kind starts
+	from    []byte // where the rest is taken from
+	chunked bool   // how the origin frames it
+}
 
-// rawLength is the length of what contents are taken from.
-const rawLength = 4 << 20
+// What contents are taken from has these lengths.
+const (
+	textLength  = 1 << 20
+	noiseLength = 4 << 20
+)
 
-func newMix() (files []file) {
-	text, noise := make([]byte, 0, rawLength), make([]byte, rawLength)
+// newMixes makes all mixes; big is the size of the one file of that name, in
+// octets, and all but that get 1/less of the requests.
+func newMixes(big int64, less int) map[string]*mix {
+	text, noise := newText(textLength), make([]byte, noiseLength)
 	rand.NewChaCha8([32]byte{}).Read(noise)
-	words := strings.Fields(`<div class= <a href= </a> </div> <p> </p> <span> return function margin: 0; padding:
-		width: the of and a to in is that it was for on are with as his they be at one have this from by hot word but
-		what some we can out other were all there when up use your how said an each she`)
-	rng := rand.New(rand.NewPCG(1, 1))
-	for len(text) < rawLength {
-		text = append(append(text, words[rng.IntN(len(words))]...), ' ')
-		if rng.IntN(8) == 0 {
-			text = strconv.AppendInt(text, rng.Int64N(1e6), 10)
-		}
-	}
-	add := func(n int, f file) {
+	html := file{kind: "text/html; charset=utf-8", magic: "<!DOCTYPE html>\n", from: text}
+	css := file{kind: "text/css", magic: "/* ", from: text}
+	js := file{kind: "text/javascript", magic: "// ", from: text}
+	image := file{kind: "image/png", magic: "\x89PNG\r\n\x1a\n", from: noise}
+
+	var page []file
+	add := func(f file, n int, size int64) {
 		for range n {
-			files = append(files, f)
+			f.size = size
+			page = append(page, f)
 		}
 	}
-	add(1, file{32 << 10, "text/html", text})
-	add(5, file{12 << 10, "text/css", text})
-	add(8, file{30 << 10, "text/javascript", text})
+	add(html, 1, 32<<10)
+	add(css, 5, 12<<10)
+	add(js, 8, 30<<10)
+	for i := 0; i < len(page); i += 2 {
+		page[i].chunked = true
+	}
 	const images, least, most = 61, 0.8 * 1024, 45 * 1024
 	for i := range images { // many small ones, few large ones
-		add(1, file{int(least * math.Pow(most/least, float64(i)/(images-1))), "image/png", noise})
+		add(image, 1, int64(least*math.Pow(most/least, float64(i)/(images-1))))
 	}
-	return files
+	sized := func(f file, size int64) []file {
+		f.size = size
+		return []file{f}
+	}
+	mixes := make(map[string]*mix)
+	for _, m := range []*mix{
+		{name: "page", files: page, requests: 6000 / less},
+		{name: "revisit", files: page, requests: 6000 / less, same: true},
+		{name: "small", files: sized(js, 1<<10), requests: 8000 / less},
+		{name: "html", files: sized(html, 100<<10), requests: 2400 / less},
+		{name: "img", files: sized(image, 100<<10), requests: 3000 / less},
+		{name: "big", files: sized(file{kind: "application/octet-stream", from: noise}, big), requests: 1},
+	} {
+		mixes[m.name] = m
+	}
+	return mixes
 }
 
-// content is that of a file at a visit: a label, which makes it unique, and
-// what follows it.
-func (f *file) content(visit int64, number int) (label, rest []byte) {
-	label = fmt.Appendf(nil, "%d of visit %d\n", number, visit)
-	size := f.size - len(label)
-	at := int(uint64(visit*int64(len(mix))+int64(number)) * 7919 % uint64(rawLength-size))
-	return label, f.from[at : at+size]
+// newText makes text that compresses like the markup of a news site: to a
+// fifth, as fast as that does.
+func newText(length int) []byte {
+	rng := rand.New(rand.NewPCG(1, 1))
+	syllables := []string{"ta", "re", "mi", "no", "sel", "ka", "lor", "in", "ver", "du", "pa", "ster", "on", "be", "qui", "fa"}
+	words := make([]string, 3000)
+	for i := range words {
+		for range 1 + rng.IntN(3) {
+			words[i] += syllables[rng.IntN(len(syllables))]
+		}
+	}
+	often := rand.NewZipf(rng, 1.1, 4, uint64(len(words)-1))
+	word := func() string { return words[often.Uint64()] }
+	sentence := func(least, most int) []byte {
+		var s []byte
+		for range least + rng.IntN(most-least) {
+			s = append(append(s, word()...), ' ')
+		}
+		return s
+	}
+	text := make([]byte, 0, length+8<<10)
+	for len(text) < length {
+		number := rng.IntN(1e5)
+		text = fmt.Appendf(text, `<article class="card card--%s" id="a%d"><a class="card__link" href="/%s/%s-%s-%d.html">`, word(), number, word(), word(), word(), number)
+		text = fmt.Appendf(text, `<img class="card__image" src="/img/%d.webp" width="320" height="180" loading="lazy" alt="%s %s"></a>`, number, word(), word())
+		text = fmt.Appendf(text, "\n  <h3 class=\"card__title\">%s</h3>\n  <p class=\"card__text\">%s</p>\n</article>\n", sentence(3, 8), sentence(5, 45))
+	}
+	return text[:length]
 }
 
-// serveMix is the origin: /VISIT/NUMBER.
-func serveMix(w http.ResponseWriter, r *http.Request) {
-	var visit int64
-	var number int
-	if _, err := fmt.Sscanf(r.URL.Path, "/%d/%d", &visit, &number); err != nil || number < 0 || number >= len(mix) {
-		http.NotFound(w, r)
-		return
-	}
-	f := &mix[number]
-	w.Header().Set("Content-Type", f.kind)
-	w.Header().Set("Content-Length", strconv.Itoa(f.size))
-	label, rest := f.content(visit, number)
-	w.Write(label)
-	w.Write(rest)
+// A content is that of a file at a visit: a label, which makes it unique, and
+// what follows it, which is cut out of file.from as if that had no end.
+type content struct {
+	size  int64
+	label []byte
+	from  []byte
+	at    int
 }
 
-// A visitCounter numbers the visits of a program run.
-type visitCounter struct{ n atomic.Int64 }
+func (m *mix) content(visit int64, number int) content {
+	f := &m.files[number]
+	label := append(make([]byte, 0, 64), f.magic...)
+	label = strconv.AppendInt(append(label, m.name...), visit, 10)
+	label = append(strconv.AppendInt(append(label, '.'), int64(number), 10), '\n')
+	return content{size: f.size, label: label, from: f.from, at: int(uint64(visit*int64(len(m.files))+int64(number)) * 7919 % uint64(len(f.from)))}
+}
 
-func (c *visitCounter) next() int64 { return c.n.Add(1) }
-
-// visit gets all files of the page, one after the other, and returns how many
-// octets they had.
-func visit(client *http.Client, origin string, number int64) (octets int64, err error) {
-	var body bytes.Buffer
-	for i := range mix {
-		u := fmt.Sprintf("%s/%d/%d", origin, number, i)
-		resp, err := client.Get(u)
-		if err != nil {
-			return 0, err
-		}
-		body.Reset()
-		_, err = io.Copy(&body, resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", u, err)
-		}
-		label, rest := mix[i].content(number, i)
-		if got, ok := bytes.CutPrefix(body.Bytes(), label); resp.StatusCode != http.StatusOK || !ok || !bytes.Equal(got, rest) {
-			return 0, fmt.Errorf("%s: %s, and %d octets that are not those of the origin", u, resp.Status, body.Len())
-		}
-		octets += int64(body.Len())
+// piece returns octets of the content from an offset on: at least one, and no
+// more than there are in one piece.
+func (c *content) piece(offset int64) []byte {
+	if offset < int64(len(c.label)) {
+		return c.label[offset:min(c.size, int64(len(c.label)))]
 	}
-	return octets, nil
+	i := int((int64(c.at) + offset - int64(len(c.label))) % int64(len(c.from)))
+	return c.from[i : i+int(min(int64(len(c.from)-i), c.size-offset))]
+}
+
+// is reports whether b is what the content has at an offset.
+func (c *content) is(b []byte, offset int64) bool {
+	if offset+int64(len(b)) > c.size {
+		return false
+	}
+	for len(b) > 0 {
+		p := c.piece(offset)
+		n := min(len(p), len(b))
+		if !bytes.Equal(p[:n], b[:n]) {
+			return false
+		}
+		b, offset = b[n:], offset+int64(n)
+	}
+	return true
 }

@@ -89,7 +89,7 @@ func TestExpiry(t *testing.T) {
 			}
 			return string(out)
 		}
-		if got := ca("record", "--dir", dir+"/x", "--listen", "127.0.0.1:0"); !strings.HasPrefix(got, "failed: warctee: certs: ") || !strings.Contains(got, "warctee ca renew") {
+		if got := ca("record", "--dir", dir+"/x", "--listen", "127.0.0.1:0"); !strings.HasPrefix(got, "failed: warctee: "+dir) || !strings.Contains(got, "warctee ca renew") {
 			t.Errorf("record says %q", got)
 		}
 		if got := ca("ca", "info"); !strings.Contains(got, "(expired)") {

@@ -6,11 +6,14 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,10 +156,7 @@ func (x *crashed) round() {
 // killWhileStarting kills a program that recovers, or is about to.
 func (x *crashed) killWhileStarting() {
 	x.Helper()
-	cmd := programCommand(x, "record", "--listen", "127.0.0.1:0", "--dir", x.dir, "--ca-dir", filepath.Join(x.TempDir(), "ca"))
-	if err := cmd.Start(); err != nil {
-		x.Fatal(err)
-	}
+	cmd := x.startBlindly()
 	// Recovery comes about 50 ms after the start; much more with the race
 	// detector.
 	time.AfterFunc(time.Duration(x.rng.Int64N(int64(150*time.Millisecond))), func() { cmd.Process.Kill() })
@@ -164,21 +164,54 @@ func (x *crashed) killWhileStarting() {
 	x.kills["starting"]++
 }
 
+// startBlindly starts the program and does not wait until it listens.
+func (x *crashed) startBlindly() *exec.Cmd {
+	x.Helper()
+	cmd := programCommand(x, "record", "--listen", "127.0.0.1:0", "--dir", x.dir, "--ca-dir", filepath.Join(x.TempDir(), "ca"))
+	if err := cmd.Start(); err != nil {
+		x.Fatal(err)
+	}
+	return cmd
+}
+
 // killInTraffic kills p at a random moment in the middle of traffic. It returns
 // how many captures /status told of just before, and which exchanges clients
 // have got completely.
 func (x *crashed) killInTraffic(p *program) (written int64, got []int) {
 	x.Helper()
-	var (
-		killed  atomic.Bool
-		clients sync.WaitGroup
-		mu      sync.Mutex // guards got
-	)
+	clients := x.startTraffic(p)
+	<-time.After(time.Duration(x.rng.Int64N(int64(time.Second)))) // the random moment
+	s := p.status()
+	clients.ending.Store(true)
+	p.cmd.Process.Kill()
+	<-p.exited
+	x.kills["traffic"]++
+	return s.Responses + s.Revisits, slices.Collect(maps.Keys(clients.wait()))
+}
+
+// Traffic comes from clients that go on until the program ends.
+type traffic struct {
+	ending  atomic.Bool // what fails from now on is no mistake
+	clients sync.WaitGroup
+
+	mu  sync.Mutex
+	got map[int]time.Time // when an exchange was complete
+}
+
+// wait returns the exchanges that clients have got completely.
+func (t *traffic) wait() map[int]time.Time {
+	t.clients.Wait()
+	return t.got
+}
+
+func (x *crashed) startTraffic(p *program) *traffic {
+	x.Helper()
+	t := &traffic{got: make(map[int]time.Time)}
 	http2Client, closing := p.client(true), p.client(false)
 	closing.Transport.(*http.Transport).DisableKeepAlives = true
 	for range 8 {
 		http1Client := p.client(false)
-		clients.Go(func() { // ends with the process
+		t.clients.Go(func() { // ends with the process
 			for {
 				c := newLoadCase(int(x.next.Add(1) - 1))
 				client := http1Client
@@ -189,25 +222,18 @@ func (x *crashed) killInTraffic(p *program) (written int64, got []int) {
 					client = closing
 				}
 				if err := c.perform(client, x.origin(&c)); err != nil {
-					if !killed.Load() {
+					if !t.ending.Load() {
 						x.Errorf("%+v: %v", c, err)
 					}
 					return
 				}
-				mu.Lock()
-				got = append(got, c.n)
-				mu.Unlock()
+				t.mu.Lock()
+				t.got[c.n] = time.Now()
+				t.mu.Unlock()
 			}
 		})
 	}
-	<-time.After(time.Duration(x.rng.Int64N(int64(time.Second)))) // the random moment
-	s := p.status()
-	killed.Store(true)
-	p.cmd.Process.Kill()
-	<-p.exited
-	clients.Wait()
-	x.kills["traffic"]++
-	return s.Responses + s.Revisits, got
+	return t
 }
 
 // captures reads what a dead process has left: the exchanges that are whole. In
@@ -251,23 +277,18 @@ func (x *crashed) readFiles(f func(file string, r *warc.Record, length int64)) {
 func readWhole(b []byte, f func(r *warc.Record, length int64)) error {
 	z := warc.NewReader(bytes.NewReader(b))
 	z.Strict = true
-	var last warc.Record
-	for n := 0; ; n++ {
+	for {
 		r, err := z.Next()
-		if n > 0 && (err == nil || err == io.EOF) {
-			end := int64(len(b))
-			if err == nil {
-				end = r.Offset
-			}
-			f(&last, end-last.Offset)
-		}
 		if err == io.EOF {
 			return nil
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, z)
 		}
 		if err != nil {
 			return err
 		}
-		last = *r
+		f(r, z.InputOffset()-r.Offset)
 	}
 }
 
@@ -433,8 +454,9 @@ func tornExchange(t *testing.T, rng *rand.Rand) []byte {
 	return b.Bytes()[:1+rng.IntN(b.Len()-1)]
 }
 
-// finish ends the last program as a person does.
-func (x *crashed) finish() {
+// finish ends the last program as a person does. It returns how many revisits
+// there are.
+func (x *crashed) finish() (revisits int) {
 	x.Helper()
 	p := startProgram(x, x.dir)
 	x.wantRecovered()
@@ -448,7 +470,7 @@ func (x *crashed) finish() {
 	x.must[c.n] = true
 	p.stop()
 	x.wantRecovered()
-	entries, revisits := x.wantIndexNotAhead(), 0
+	entries := x.wantIndexNotAhead()
 	x.readFiles(func(_ string, r *warc.Record, _ int64) {
 		if r.Type() == warc.TypeRevisit {
 			revisits++
@@ -459,4 +481,5 @@ func (x *crashed) finish() {
 	if entries == 0 || revisits == 0 {
 		x.Error("nothing of the index has been tested")
 	}
+	return revisits
 }

@@ -24,6 +24,9 @@ type wanted struct {
 	revisitOf        *wanted // response is then only its head
 	ip               string  // default 127.0.0.1
 	plain            bool    // the exchange is http although the scene is https
+	tls12            bool    // not TLS 1.3
+	instead          bool    // response is no response, and is recorded as such, or the start of it
+	untrusted        string  // a part of what is noted about the certificate of the origin
 }
 
 func (x *scene) want(w wanted) *wanted {
@@ -57,12 +60,18 @@ func (x *scene) checkArchive() {
 			count++
 		}
 	}
-	if count != 2*len(x.wants) {
+	want := 2 * len(x.wants)
+	for _, w := range x.wants {
+		if w.untrusted != "" {
+			want++
+		}
+	}
+	if count != want {
 		var list []string
 		for _, r := range records {
 			list = append(list, r.kind()+" "+r.Get("WARC-Target-URI"))
 		}
-		x.Errorf("the archive has %d records besides warcinfo, want %d:\n%s", count, 2*len(x.wants), strings.Join(list, "\n"))
+		x.Errorf("the archive has %d records besides warcinfo, want %d:\n%s", count, want, strings.Join(list, "\n"))
 	}
 	for i := range x.wants {
 		x.checkExchange(&x.wants[i], records, byID)
@@ -89,27 +98,52 @@ func (x *scene) checkExchange(w *wanted, records []*stored, byID map[string]*sto
 	}
 	request.taken = true
 	x.same("the request block of "+w.uri, request.block, w.request)
+	contentType, http := "application/octet-stream", ""
+	if !w.instead {
+		contentType, http = "application/http; msgtype=response", "http/1."+w.response[len("HTTP/1."):][:1]
+	}
 	for _, check := range []struct{ what, got, want string }{
 		{"WARC-Truncated of the request", request.Get("WARC-Truncated"), w.requestTruncated},
 		{"WARC-Target-URI of the request", request.Get("WARC-Target-URI"), w.uri},
 		{"WARC-Date of the request", request.Get("WARC-Date"), response.Get("WARC-Date")},
 		{"Content-Type of the request", request.Get("Content-Type"), "application/http; msgtype=request"},
-		{"Content-Type of the response", response.Get("Content-Type"), "application/http; msgtype=response"},
+		{"Content-Type of the response", response.Get("Content-Type"), contentType},
 	} {
 		if check.got != check.want {
 			x.Errorf("%s: %s is %q, want %q", w.uri, check.what, check.got, check.want)
 		}
 	}
 	x.checkConnection(w, request, "http/1.1")
-	x.checkConnection(w, response, "http/1."+w.response[len("HTTP/1."):][:1])
+	x.checkConnection(w, response, http)
 	if w.revisitOf != nil {
 		x.checkRevisit(w, response, records)
+	}
+	if w.untrusted != "" {
+		x.checkNote(w, request, response, byID)
+	}
+}
+
+// checkNote checks what is said of a certificate that was not trusted.
+func (x *scene) checkNote(w *wanted, request, response *stored, byID map[string]*stored) {
+	x.Helper()
+	names := request.Values("WARC-Concurrent-To")
+	note := byID[names[len(names)-1]]
+	if len(names) != 2 || note.kind() != "metadata" || note.Get("WARC-Concurrent-To") != response.id() || note.Get("WARC-Target-URI") != w.uri {
+		x.Errorf("%s: the request names %q, of which the last should be a metadata record about the response", w.uri, names)
+		return
+	}
+	note.taken = true
+	if !strings.HasPrefix(note.block, "tls-verify: failed: ") || !strings.Contains(note.block, w.untrusted) {
+		x.Errorf("%s: the note is %q, without %q", w.uri, note.block, w.untrusted)
 	}
 }
 
 // find returns the record that has not been taken yet and fits.
 func (w *wanted) find(records []*stored) *stored {
-	kind, truncated, block := "response", w.truncated, w.response
+	kind, truncated, block, uri := "response", w.truncated, w.response, w.uri
+	if w.instead {
+		kind, uri = "resource", "urn:bad-reply:"+w.uri
+	}
 	if w.revisitOf != nil {
 		kind, truncated = "revisit", "length"
 		head, _, _ := strings.Cut(block, "\r\n\r\n")
@@ -120,7 +154,7 @@ func (w *wanted) find(records []*stored) *stored {
 		if w.atLeast > 0 {
 			fits = strings.HasPrefix(block, r.block) && len(r.block) >= w.atLeast
 		}
-		if fits && !r.taken && r.kind() == kind && r.Get("WARC-Target-URI") == w.uri && r.Get("WARC-Truncated") == truncated {
+		if fits && !r.taken && r.kind() == kind && r.Get("WARC-Target-URI") == uri && r.Get("WARC-Truncated") == truncated {
 			return r
 		}
 	}
@@ -131,11 +165,18 @@ func (w *wanted) find(records []*stored) *stored {
 func (x *scene) checkConnection(w *wanted, r *stored, http string) {
 	x.Helper()
 	ip, protocols := "127.0.0.1", []string{http}
+	if http == "" {
+		protocols = nil
+	}
 	if w.ip != "" {
 		ip = w.ip
 	}
 	if x.https && !w.plain {
-		protocols = append(protocols, "tls/1.3")
+		version := "tls/1.3"
+		if w.tls12 {
+			version = "tls/1.2"
+		}
+		protocols = append(protocols, version)
 	}
 	if got := r.Get("WARC-IP-Address"); got != ip {
 		x.Errorf("%s: WARC-IP-Address of the %s is %q, want %q", w.uri, r.kind(), got, ip)
@@ -143,7 +184,7 @@ func (x *scene) checkConnection(w *wanted, r *stored, http string) {
 	if got := r.Values("WARC-Protocol"); !slices.Equal(got, protocols) {
 		x.Errorf("%s: WARC-Protocol of the %s is %q, want %q", w.uri, r.kind(), got, protocols)
 	}
-	if got := r.Get("WARC-Cipher-Suite"); strings.HasPrefix(got, "TLS_") != (len(protocols) > 1) {
+	if got := r.Get("WARC-Cipher-Suite"); strings.HasPrefix(got, "TLS_") != (x.https && !w.plain) {
 		x.Errorf("%s: WARC-Cipher-Suite of the %s is %q", w.uri, r.kind(), got)
 	}
 }

@@ -15,32 +15,32 @@ type broken struct {
 	status    int    // of the answer of the proxy itself; 0: the client gets a part of the response
 	sentence  string // in that answer
 	entity    string // of the response, what the client gets
-	truncated string // the reason in the record
+	truncated string // the reason in the record; where there is no response, in that of what came instead
 }
 
 var brokens = []broken{
 	{name: "empty reply", status: 502, sentence: "closed the connection"},
 	{name: "reset instead of a reply", reset: true, status: 502, sentence: "connection reset"},
 	{name: "closed behind an interim response", reply: "HTTP/1.1 103 Early Hints\r\n\r\n", status: 502, sentence: "closed the connection"},
-	{name: "closed in the head", reply: "HTTP/1.1 200 OK\r\nContent-Le", status: 502, sentence: "middle of its head"},
-	{name: "malformed status line", reply: "HTTP/1.1 2x0 OK\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: `status "2x0"`},
-	{name: "status of two digits", reply: "HTTP/1.1 99 Low\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: `status "99"`},
-	{name: "status of four digits", reply: "HTTP/1.1 1000 High\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: `status "1000"`},
-	{name: "no status", reply: "HTTP/1.1\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: "not valid HTTP/1.1"},
-	{name: "HTTP/2 in clear", reply: "HTTP/2 200\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: "not valid HTTP/1.1"},
-	{name: "HTTP/0.9", reply: "<html>hello</html>\r\n", status: 502, sentence: `"<html>hello`},
-	{name: "ICY", reply: "ICY 200 OK\r\n\r\nmusic", status: 502, sentence: "not valid HTTP/1.1"},
-	{name: "garbage that starts like HTTP", reply: "http garbage\r\n\r\n", status: 502, sentence: "http garbage"},
-	{name: "two lengths", reply: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", status: 502, sentence: "two lengths, 3 and 4"},
-	{name: "negative length", reply: "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", status: 502, sentence: `"-1"`},
-	{name: "length that is too large", reply: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", status: 502, sentence: "not a length"},
-	{name: "unknown transfer-coding", reply: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", status: 502, sentence: `"gzip"`},
-	{name: "chunked twice", reply: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", status: 502, sentence: `"chunked"`},
-	{name: "NUL in the head", reply: "HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", status: 502, sentence: "NUL"},
-	{name: "CR in the head", reply: "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\n\r\n", status: 502, sentence: "a CR that does not end a line"},
-	{name: "head without end", reply: "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 1100), status: 502, sentence: "head has more than"},
-	{name: "interim responses without end", reply: strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: "+strings.Repeat("y", 1000)+"\r\n\r\n", 1100), status: 502, sentence: "interim responses"},
-	{name: "101 that was not asked for", reply: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", status: 502, sentence: "protocol that was not asked for"},
+	{name: "closed in the head", reply: "HTTP/1.1 200 OK\r\nContent-Le", status: 502, sentence: "middle of its head", truncated: "disconnect"},
+	{name: "malformed status line", reply: "HTTP/1.1 2x0 OK\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: `status "2x0"`, truncated: "unspecified"},
+	{name: "status of two digits", reply: "HTTP/1.1 99 Low\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: `status "99"`, truncated: "unspecified"},
+	{name: "status of four digits", reply: "HTTP/1.1 1000 High\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: `status "1000"`, truncated: "unspecified"},
+	{name: "no status", reply: "HTTP/1.1\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: "not valid HTTP/1.1", truncated: "unspecified"},
+	{name: "HTTP/2 in clear", reply: "HTTP/2 200\r\nContent-Length: 0\r\n\r\n", status: 502, sentence: "not valid HTTP/1.1", truncated: "unspecified"},
+	{name: "HTTP/0.9", reply: "<html>hello</html>\r\n", status: 502, sentence: `"<html>hello`, truncated: "unspecified"},
+	{name: "ICY", reply: "ICY 200 OK\r\n\r\nmusic", status: 502, sentence: "not valid HTTP/1.1", truncated: "unspecified"},
+	{name: "garbage that starts like HTTP", reply: "http garbage\r\n\r\n", status: 502, sentence: "http garbage", truncated: "unspecified"},
+	{name: "two lengths", reply: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", status: 502, sentence: "two lengths, 3 and 4", truncated: "unspecified"},
+	{name: "negative length", reply: "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", status: 502, sentence: `"-1"`, truncated: "unspecified"},
+	{name: "length that is too large", reply: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", status: 502, sentence: "not a length", truncated: "unspecified"},
+	{name: "unknown transfer-coding", reply: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", status: 502, sentence: `"gzip"`, truncated: "unspecified"},
+	{name: "chunked twice", reply: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", status: 502, sentence: `"chunked"`, truncated: "unspecified"},
+	{name: "NUL in the head", reply: "HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", status: 502, sentence: "NUL", truncated: "unspecified"},
+	{name: "CR in the head", reply: "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\n\r\n", status: 502, sentence: "a CR that does not end a line", truncated: "unspecified"},
+	{name: "head without end", reply: "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 1100), status: 502, sentence: "head has more than", truncated: "length"},
+	{name: "interim responses without end", reply: strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: "+strings.Repeat("y", 1000)+"\r\n\r\n", 1100), status: 502, sentence: "interim responses", truncated: "unspecified"},
+	{name: "101 that was not asked for", reply: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", status: 502, sentence: "protocol that was not asked for", truncated: "unspecified"},
 
 	{name: "early close", reply: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour", entity: "four", truncated: "disconnect"},
 	{name: "close behind the head", reply: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", truncated: "disconnect"},
@@ -94,6 +94,9 @@ func (b *broken) run(x *scene) {
 	if b.status != 0 {
 		x.refused(got, b.status, b.sentence)
 		x.failures(1)
+		if b.truncated != "" {
+			x.want(wanted{uri: x.uri("/broken"), request: request, response: b.reply, instead: true, atLeast: 1, truncated: b.truncated})
+		}
 	} else {
 		x.gotCut(got, b.entity)
 		if strings.HasSuffix(raw, "0\r\n\r\n") {
@@ -228,10 +231,11 @@ func TestStaleConnections(t *testing.T) {
 		overBoth(t, func(x *scene) {
 			c := x.client()
 			old := x.reusable(c)
-			x.get(c, "/second")
+			_, request := x.get(c, "/second")
 			old.send("HTTP/1.1 200 ")
 			old.Close()
 			x.refused(c.reply("GET"), 502, "middle of its head")
+			x.want(wanted{uri: x.uri("/second"), request: request, response: "HTTP/1.1 200 ", instead: true, truncated: "disconnect"})
 			x.fine("/third")
 		})
 	})

@@ -15,7 +15,7 @@ func TestFailedPosts(t *testing.T) {
 		{"like a request", "Content-Length: 44\r\n", "GET http://127.0.0.1:1/smuggled HTTP/1.1\r\n\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x := newScene(t, false, func(*recordFlags) {})
+			x := newScene(t, false, anyPort)
 			client := x.client()
 			for range 3 {
 				client.send("POST http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\n" + c.fields + "\r\n" + c.body)
@@ -31,7 +31,7 @@ func TestFailedPosts(t *testing.T) {
 	}
 	// A body that never comes whole ends the connection, not the proxy.
 	t.Run("cut", func(t *testing.T) {
-		x := newScene(t, false, func(*recordFlags) {})
+		x := newScene(t, false, anyPort)
 		client := x.client()
 		client.send("POST http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\nContent-Length: 100\r\n\r\nGET http://127.0.0.1:1/smuggled HTTP/1.1\r\n")
 		x.refused(client.reply("POST"), 502, "cannot connect to 127.0.0.1:1")

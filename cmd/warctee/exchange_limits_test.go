@@ -101,10 +101,11 @@ func TestTimeout(t *testing.T) {
 	t.Run("in the head", func(t *testing.T) {
 		overBothWith(t, short, func(x *scene) {
 			c := x.client()
-			o, _ := x.get(c, "/silent")
+			o, request := x.get(c, "/silent")
 			o.send("HTTP/1.1 200 OK\r\nX-Half")
 			x.refused(c.reply("GET"), 504, "in time")
 			o.ends()
+			x.want(wanted{uri: x.uri("/silent"), request: request, response: "HTTP/1.1 200 OK\r\nX-Half", instead: true, truncated: "time"})
 			x.fine("/next")
 		})
 	})

@@ -223,7 +223,7 @@ func TestCertificates(t *testing.T) {
 		name, sentence string
 		certificate    func() (*tls.Certificate, error)
 	}{
-		{"unknown authority", "signed by an unknown authority", func() (*tls.Certificate, error) { return unknown.Leaf("127.0.0.1") }},
+		{"unknown authority", "unknown authority", func() (*tls.Certificate, error) { return unknown.Leaf("127.0.0.1") }},
 		{"another host", "cannot validate certificate for 127.0.0.1", func() (*tls.Certificate, error) { return originCA.Leaf("elsewhere.example") }},
 	} {
 		for _, insecure := range []bool{false, true} {
@@ -236,6 +236,10 @@ func TestCertificates(t *testing.T) {
 				x.origin.certificate.Store(&c.certificate)
 				if insecure {
 					x.fine("/")
+					x.wants[0].untrusted = c.sentence
+					if !strings.Contains(x.log.String(), "certificate of an origin is not trusted") {
+						x.Error("the log does not mention it")
+					}
 				} else {
 					client := x.client()
 					sent, _ := x.ask("GET", "/", "")

@@ -58,7 +58,7 @@ func TestReplyBeforeUploadIsWhole(t *testing.T) {
 	chunk := "3e8\r\n" + body + "\r\n"
 	for name, c := range map[string]struct{ fields, body string }{
 		"large":   {"Content-Length: 10000000\r\n", body},
-		"small":   {"Content-Length: 10000\r\n", body},
+		"small":   {"Content-Length: 30000\r\n", body},
 		"chunked": {"Transfer-Encoding: chunked\r\n", chunk},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func failuresOf(x *scene) []failureLine {
 
 // TestFailureLog: whatever gives no response record gives a line.
 func TestFailureLog(t *testing.T) {
-	x := newScene(t, false, func(f *recordFlags) { f.recordFailures = true })
+	x := newScene(t, false, func(f *recordFlags) { f.recordFailures = true; anyPort(f) })
 	before := time.Now()
 
 	client := x.client()

@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"recorder":      {"http1", "warc", "dedup", "rotate"},
 	"resolve":       {},
 	"cmd/warctee":   {"certs", "dedup", "mitm", "proxy", "recorder", "resolve", "warc"},
-	"bench":         {"certs", "warc", "warc/check"},
+	"bench":         {"certs", "dedup", "mitm", "proxy", "warc", "warc/check"},
 }
 
 func TestImports(t *testing.T) {

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/pflag"
+	"github.com/warctee/warctee/mitm"
 )
 
 // limitFlags bound what clients and origins can make the proxy use. Each has a
@@ -38,27 +43,70 @@ func (f *limitFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.headerTimeout, "header-timeout", 10*time.Second, "time that a client has for the head of a request and for a\nTLS handshake")
 	flags.DurationVar(&f.idleTimeout, "idle-timeout", 2*time.Minute, "time that a client's connection may be idle")
 	flags.DurationVar(&f.stallTimeout, "stall-timeout", 10*time.Minute, "time that a client may take no byte of a response before it\ncounts as gone")
-	flags.IntVar(&f.maxConns, "max-connections", 16_384, "connections of clients at once; further ones are refused")
-	flags.IntVar(&f.maxConnsPerClient, "max-connections-per-client", 12_288, "the same for one address of a client")
+	flags.IntVar(&f.maxConns, "max-connections", 0, "connections of clients at once; further ones get 503 (default:\n16384, or fewer where ulimit -n has no room for as many to\norigins)")
+	flags.IntVar(&f.maxConnsPerClient, "max-connections-per-client", 0, "the same for one address of a client (default: 3/4 of that)")
 	flags.IntVar(&f.maxConnsPerOrigin, "max-connections-per-origin", 512, "connections to one origin at once; further exchanges wait")
 	flags.IntVar(&f.maxHandshakes, "max-handshakes", 64, "TLS handshakes with clients at once; further ones wait")
 	flags.IntVar(&f.maxLong, "max-long", 4096, "exchanges at once that last longer than 10s, and WebSockets")
-	flags.Var(&f.spoolMemory, "spool-memory", "memory for bodies that are not on disk yet, all together")
-	flags.Var(&f.spoolDisk, "spool-disk", "disk space for the same, in temporary files in DIR")
+	flags.Var(&f.spoolMemory, "spool-memory", "memory for what is not in the archive yet, all together; what\nfinds no room there goes to temporary files")
+	flags.Var(&f.spoolDisk, "spool-disk", "disk space for the same, in DIR; bodies that find no room there\neither are recorded in part")
 	flags.IntVar(&f.leafCache, "leaf-cache", 4096, "certificates of hosts that are kept")
 	flags.IntVar(&f.dnsCache, "dns-cache", 4096, "answers of the DNS that are kept")
 }
 
 // check refuses what makes no sense.
 func (f *limitFlags) check() error {
-	if min(f.maxHead, f.maxURL, f.maxReplyHead) < 1024 {
-		return usageError{errors.New("--max-head, --max-url and --max-reply-head must be at least 1KiB")}
+	if min(f.maxHead, f.maxURL, f.maxReplyHead) < 1<<10 || max(f.maxHead, f.maxURL, f.maxReplyHead) > 64<<20 {
+		return usageError{errors.New("--max-head, --max-url and --max-reply-head must be from 1KiB to 64MiB")}
+	}
+	if min(f.spoolMemory, f.spoolDisk) < 1<<20 {
+		return usageError{errors.New("--spool-memory and --spool-disk must be at least 1MiB")}
 	}
 	if min(f.headerTimeout, f.idleTimeout, f.stallTimeout) <= 0 {
 		return usageError{errors.New("--header-timeout, --idle-timeout and --stall-timeout must be positive")}
 	}
-	if min(f.maxFields, f.maxReplyFields, f.maxConns, f.maxConnsPerClient, f.maxConnsPerOrigin, f.maxHandshakes, f.maxLong, f.leafCache, f.dnsCache) < 1 {
-		return usageError{errors.New("--max-fields, --max-reply-fields, --max-connections, --max-connections-per-client, --max-connections-per-origin, --max-handshakes, --max-long, --leaf-cache and --dns-cache must be at least 1")}
+	if min(f.maxFields, f.maxReplyFields, f.maxConnsPerOrigin, f.maxHandshakes, f.maxLong, f.leafCache, f.dnsCache) < 1 {
+		return usageError{errors.New("--max-fields, --max-reply-fields, --max-connections-per-origin, --max-handshakes, --max-long, --leaf-cache and --dns-cache must be at least 1")}
+	}
+	if min(f.maxConns, f.maxConnsPerClient) < 0 {
+		return usageError{errors.New("--max-connections and --max-connections-per-client must not be negative")}
+	}
+	if files := openFiles(); f.maxConns > files-reservedFiles(files) {
+		return usageError{fmt.Errorf("--max-connections %d: this process may open %d files (ulimit -n), which leaves room for %d connections at most", f.maxConns, files, files-reservedFiles(files))}
 	}
 	return nil
+}
+
+// reservedFiles is how many file descriptors clients do not get: the archive,
+// temporary files and the DNS need some too.
+func reservedFiles(files int) int { return files / 8 }
+
+// aimMemory tells the garbage collector what the limits amount to: an idle
+// connection takes 20 KB, and without an aim the heap grows to twice what is in
+// use before anything is collected. It is no limit: what is needed is taken.
+// GOMEMLIMIT, which the runtime understands, is the user's own aim.
+func (f *limitFlags) aimMemory() (restore func()) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	aim := int64(f.spoolMemory) + 12<<10*int64(f.clients().MaxConns)
+	before := debug.SetMemoryLimit(max(aim, 128<<20))
+	return func() { debug.SetMemoryLimit(before) }
+}
+
+// clients are the limits for clients.
+func (f *limitFlags) clients() mitm.Limits {
+	files := openFiles()
+	return mitm.Limits{
+		MaxURL:        int(f.maxURL),
+		MaxHead:       int(f.maxHead),
+		MaxFields:     f.maxFields,
+		HeaderTimeout: f.headerTimeout,
+		IdleTimeout:   f.idleTimeout,
+		StallTimeout:  f.stallTimeout,
+		// Each may need a connection to an origin.
+		MaxConns:          cmp.Or(f.maxConns, max(1, min(16_384, (files-reservedFiles(files))/2))),
+		MaxConnsPerClient: f.maxConnsPerClient,
+		MaxHandshakes:     f.maxHandshakes,
+	}
 }

@@ -51,7 +51,9 @@ type recordFlags struct {
 	failureLog     string
 	recordFailures bool
 
-	limits limitFlags
+	limits  limitFlags
+	access  accessFlags
+	storage storageFlags
 
 	printChromium bool
 }
@@ -85,13 +87,16 @@ client was given is truncated in the archive or missing from it.`,
 // addTo gives cmd the flags, and lets the shell complete them.
 func (f *recordFlags) addTo(cmd *cobra.Command) {
 	f.register(cmd.Flags())
+	cmd.SetUsageFunc(usageInSections)
 	for _, dirs := range []string{"dir", "ca-dir"} {
 		cobra.CheckErr(cmd.MarkFlagDirname(dirs))
 	}
+	cobra.CheckErr(cmd.MarkFlagFilename("auth"))
 	f.digest.complete(cmd, "digest")
 	f.version.complete(cmd, "warc-version")
 	f.compress.complete(cmd, "compress")
 	f.logLevel.complete(cmd, "log-level")
+	f.storage.onFailure.complete(cmd, "on-failure")
 }
 
 func (f *recordFlags) register(flags *pflag.FlagSet) {
@@ -123,7 +128,9 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strict, "strict", false, "leave out the fields that the standard does not define")
 	flags.StringVar(&f.failureLog, "failure-log", "", "`FILE` for a line of JSON about everything that gave no response\nrecord, or off (default: DIR/failures.jsonl with the DIR of --dir)")
 	flags.BoolVar(&f.recordFailures, "record-failures", false, "write a metadata record for each exchange without a response")
-	f.limits.register(flags)
+	inSection(flags, "Access", f.access.register)
+	inSection(flags, "Storage", f.storage.register)
+	inSection(flags, "Limits", f.limits.register)
 	flags.BoolVar(&f.printChromium, "print-chromium-flags", false, "print the flags that Chromium wants, as a line for a shell")
 }
 
@@ -135,7 +142,7 @@ func (f *recordFlags) check() error {
 	if err := resolve.CheckServer(f.resolver); f.resolver != "" && err != nil {
 		return usageError{fmt.Errorf("--resolver: %w", err)}
 	}
-	host, port, err := net.SplitHostPort(f.listen)
+	_, port, err := net.SplitHostPort(f.listen)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
@@ -145,8 +152,8 @@ func (f *recordFlags) check() error {
 	if f.dir == "" {
 		return usageError{errors.New("--dir is empty")}
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usageError{fmt.Errorf("--listen %s: only loopback addresses are allowed, since there is no access control yet", f.listen)}
+	if err := f.access.check(f.listen); err != nil {
+		return err
 	}
 	if f.inFlight > maxInFlight {
 		return usageError{fmt.Errorf("--max-in-flight %d: more than %d", f.inFlight, maxInFlight)}
@@ -185,6 +192,10 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 		MaxInFlight:       f.inFlight,
 		MaxLong:           f.limits.maxLong,
 		MaxConnsPerOrigin: f.limits.maxConnsPerOrigin,
+		MaxReplyHead:      int(f.limits.maxReplyHead),
+		MaxReplyFields:    f.limits.maxReplyFields,
+		SpoolMemory:       int64(f.limits.spoolMemory),
+		SpoolDisk:         int64(f.limits.spoolDisk),
 		Timeout:           f.timeout,
 		InsecureUpstream:  f.insecure,
 		Strict:            f.strict,
@@ -194,6 +205,7 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 	if o.MaxBody == 0 {
 		o.MaxBody = recorder.Unlimited
 	}
+	f.storage.addTo(&o)
 	if f.dedup != "off" {
 		o.OpenIndex = func() (dedup.Index, error) { return f.openIndex(log) }
 	}
@@ -259,6 +271,7 @@ func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 
+	defer f.limits.aimMemory()()
 	log := f.logger(stderr)
 	s, err := f.start(log)
 	if err != nil {
@@ -333,6 +346,8 @@ func summary(s recorder.Status, blind int64, dir string) string {
 	}{
 		{s.Truncated, "truncated", "truncated"},
 		{s.Failures, "request without a response", "requests without a response"},
+		{s.Pauses, "pause because of the disk", "pauses because of the disk"},
+		{s.Damaged, "FILE DAMAGED OR GONE", "FILES DAMAGED OR GONE"},
 		{blind, "tunnel not recorded", "tunnels not recorded"},
 		{s.Lost, "RESPONSE LOST", "RESPONSES LOST"},
 	} {

@@ -85,7 +85,10 @@ given is truncated in the archive or missing from it.`,
 
 // runCommand records what child fetches, until child ends.
 func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io.Writer) error {
-	var err error
+	err := f.access.checkRun(f.listen)
+	if err != nil {
+		return err
+	}
 	if child.Path, err = exec.LookPath(child.Args[0]); err != nil && !errors.Is(err, exec.ErrDot) {
 		return cannotRun(child.Args[0], err)
 	}
@@ -94,6 +97,7 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 		return err
 	}
 	defer os.RemoveAll(dir)
+	defer f.limits.aimMemory()()
 	log := f.logger(stderr)
 	s, err := f.start(log)
 	if err != nil {

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/warctee/warctee/certs"
@@ -22,10 +22,14 @@ import (
 type server struct {
 	authority *certs.Authority
 	failures  *failureLog
+	users     *proxy.Users          // nil: everybody
+	allowed   *proxy.ClientListener // on top of listener; nil: all addresses are
+	places    *proxy.Destinations
 	recorder  *recorder.Recorder
 	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	tunnels   *mitm.Interceptor
 	listener  net.Listener
+	clients   *mitm.Listener // on top of both
 	http      *http.Server
 	started   time.Time
 	failed    chan error // when the server stops by itself
@@ -38,9 +42,13 @@ func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 	}
 	s := &server{started: time.Now(), failed: make(chan error, 1), failures: &failureLog{path: f.failureLogPath(), log: log}}
 	var err error
+	if s.users, err = f.access.users(log); err != nil {
+		return nil, err
+	}
 	if s.authority, err = certs.Open(f.caDir); err != nil {
 		return nil, err
 	}
+	s.authority.KeepLeaves(f.limits.leafCache)
 	warnOfExpiry(log, s.authority.Certificate())
 	// Before the archive: a second start must not recover what it cannot
 	// serve.
@@ -61,7 +69,8 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	resolver := &resolve.Resolver{Server: f.resolver, Control: proxy.RefuseSelf(s.listener.Addr()), Logger: log}
+	s.places = f.access.destinations(s.listener.Addr())
+	resolver := &resolve.Resolver{Server: f.resolver, CacheSize: f.limits.dnsCache, Control: s.places.Control, Logger: log}
 	if !f.noDNS {
 		resolver.OnAnswer = func(a resolve.Answer) {
 			s.recorder.AddResource(recorder.Resource{URI: a.URI(), ContentType: "text/dns", Date: a.When, Addr: a.Server.Addr(), Block: a.Block()})
@@ -83,7 +92,7 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 
 // serve starts the proxy.
 func (s *server) serve(f *recordFlags, log *slog.Logger) {
-	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Dial: s.dial, OnFailure: s.failures.client, Logger: log}
+	s.tunnels = &mitm.Interceptor{GetCertificate: s.authority.Leaf, Dial: s.dial, OnFailure: s.failures.client, Limits: f.limits.clients(), Logger: log}
 	handler := proxy.New(proxy.Options{
 		Transport: s.recorder,
 		Intercept: s.tunnels.ServeTunnel,
@@ -105,24 +114,27 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 			Status:        func() any { return s.status(f) },
 			Version:       fullVersion(),
 			Dir:           f.dir,
+			Listen:        s.listener.Addr(),
+			Host:          listenHost(f.listen),
+			Users:         s.users,
 		}.Handler(),
-		OnRefusal: s.failures.refusal,
-		Timeout:   f.timeout,
-		Logger:    log,
+		Users:        s.users,
+		Destinations: s.places,
+		OnRefusal:    s.failures.refusal,
+		Timeout:      f.timeout,
+		StallTimeout: f.limits.stallTimeout,
+		Logger:       log,
 	})
 	s.tunnels.Handler = handler
-	s.http = &http.Server{
-		Handler:                      mitm.Handler(handler, s.failures.client),
-		ConnContext:                  mitm.ConnContext,
-		DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout:            10 * time.Second,
-		IdleTimeout:                  2 * time.Minute,
-		TLSNextProto:                 map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	s.http = mitm.NewServer(handler, f.limits.clients(), s.badRequest, log)
+	listener := s.listener
+	if addrs := f.access.allowClients.values; len(addrs) > 0 {
+		s.allowed = proxy.AllowClients(listener, addrs, log)
+		listener = s.allowed
 	}
-	listener := mitm.NewListener(s.listener)
+	s.clients = mitm.NewListener(listener, f.limits.clients(), log)
 	go func() { // ended by stop
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(s.clients); !errors.Is(err, http.ErrServerClosed) {
 			s.failed <- err
 		}
 	}()
@@ -180,10 +192,22 @@ type serverStatus struct {
 	PlainTunnels int64     `json:"plain_tunnels"`
 	NotRecorded  int64     `json:"tunnels_not_recorded"`
 	TLSFailures  int64     `json:"client_tls_failures"`
+	Connections  int       `json:"connections"`
+	Refused      int64     `json:"connections_refused"`
+	Goroutines   int       `json:"goroutines"`
+	Denied       int64     `json:"clients_denied"`
+	BadLogins    int64     `json:"bad_logins"`
+	Pauses       int64     `json:"pauses"`
+	Waiting      int64     `json:"waiting"`
+	Damaged      int64     `json:"files_damaged"`
+	DiskFree     int64     `json:"disk_free"`
+	SpoolMemory  int64     `json:"spool_memory"`
+	SpoolDisk    int64     `json:"spool_disk"`
 }
 
 func (s *server) status(f *recordFlags) serverStatus {
 	r, t := s.recorder.Status(), s.tunnels.Stats()
+	open, refused := s.clients.Connections()
 	st := serverStatus{
 		Version:      fullVersion(),
 		PID:          os.Getpid(),
@@ -206,6 +230,21 @@ func (s *server) status(f *recordFlags) serverStatus {
 		PlainTunnels: t.Plain,
 		NotRecorded:  t.Blind,
 		TLSFailures:  t.HandshakeFailures,
+		Connections:  open,
+		Refused:      refused,
+		Goroutines:   runtime.NumGoroutine(),
+		Pauses:       r.Pauses,
+		Waiting:      r.Waiting,
+		Damaged:      r.Damaged,
+		DiskFree:     r.Free,
+		SpoolMemory:  r.SpoolMemory,
+		SpoolDisk:    r.SpoolDisk,
+	}
+	if s.allowed != nil {
+		st.Denied = s.allowed.Denied()
+	}
+	if s.users != nil {
+		st.BadLogins = s.users.Failed()
 	}
 	if r.Unavailable != nil {
 		st.Error = r.Unavailable.Error()

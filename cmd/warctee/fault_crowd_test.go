@@ -26,8 +26,8 @@ import (
 
 // The crowd of TestCrowd.
 const (
-	idleLocal   = 5500 // connections that have asked for a page of the proxy itself
-	idlePlain   = 2000 // that have made an exchange
+	idleLocal   = 6500 // connections that have asked for a page of the proxy itself
+	idlePlain   = 1000 // that have made an exchange
 	idleTLS     = 2000 // the same in a tunnel
 	idleBlind   = 300  // tunnels that are not recorded
 	idleSockets = 200  // WebSockets
@@ -385,7 +385,7 @@ func (x *crowd) stepAll() {
 			s.c = c
 			x.keep(c)
 		}
-		s.c.SetDeadline(time.Now().Add(100 * time.Millisecond))
+		s.c.SetDeadline(time.Now().Add(2 * time.Millisecond)) // nobody may wait for it
 		if err := s.step(s.c); err != nil && !os.IsTimeout(err) {
 			s.c.Close()
 			s.c = nil

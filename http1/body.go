@@ -218,7 +218,7 @@ func (b *Body) checkTrailerLine(text []byte) error {
 		return nil
 	}
 	f := parseField(text)
-	if !isToken(f.Name) || text[len(f.Name)] != ':' || bytes.ContainsFunc(f.Value, isControl) {
+	if !isToken(f.Name) || text[len(f.Name)] != ':' || hasControl(f.Value) {
 		return refuse(http.StatusBadRequest, "the trailer line %.80q is not a header field", text)
 	}
 	return nil
@@ -230,9 +230,11 @@ func (b *Body) parseSize(line []byte) (int64, error) {
 	if !b.strict {
 		digits = trimBlank(digits)
 	}
-	bad := refuse(http.StatusBadRequest, "the chunk size %.40q is not a hexadecimal number", digits)
-	if len(digits) == 0 || bytes.ContainsFunc(ext, isControl) || b.strict && len(digits) > maxStrictDigits {
-		return 0, bad
+	bad := func() error {
+		return refuse(http.StatusBadRequest, "the chunk size %.40q is not a hexadecimal number", digits)
+	}
+	if len(digits) == 0 || hasControl(ext) || b.strict && len(digits) > maxStrictDigits {
+		return 0, bad()
 	}
 	if b.strict && !isChunkExt(line[len(digits):]) {
 		return 0, refuse(http.StatusBadRequest, "the chunk extension %.40q is not valid", ext)
@@ -241,7 +243,7 @@ func (b *Body) parseSize(line []byte) (int64, error) {
 	for _, c := range digits {
 		d, ok := hexDigit(c)
 		if !ok || size > math.MaxInt64>>4 {
-			return 0, bad
+			return 0, bad()
 		}
 		size = size<<4 | d
 	}

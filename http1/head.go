@@ -179,6 +179,21 @@ func isToken(s []byte) bool {
 	return len(s) > 0
 }
 
-func isTokenByte(c byte) bool {
-	return isAlphanumeric(c) || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+func isTokenByte(c byte) bool { return tokenBytes[c] }
+
+var tokenBytes = func() (is [256]bool) {
+	for c := range 256 {
+		is[c] = isAlphanumeric(byte(c)) || strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
+	}
+	return is
+}()
+
+// hasControl reports whether s has a control character other than HTAB.
+func hasControl(s []byte) bool {
+	for _, c := range s {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return true
+		}
+	}
+	return false
 }

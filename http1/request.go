@@ -61,13 +61,15 @@ func (l Limits) ParseRequest(raw []byte) (*Request, error) {
 		return nil, err
 	}
 	r.Fields = parseFields(rest)
-	for _, check := range []func() *Error{r.checkLineEnds, r.checkFields, r.checkHost, r.parseFraming} {
-		if err := check(); err != nil {
+	for _, check := range requestChecks {
+		if err := check(r); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
+
+var requestChecks = []func(*Request) *Error{(*Request).checkLineEnds, (*Request).checkFields, (*Request).checkHost, (*Request).parseFraming}
 
 func refuse(status int, format string, args ...any) *Error {
 	return &Error{Status: status, Reason: fmt.Sprintf(format, args...)}
@@ -151,14 +153,12 @@ func (r *Request) checkFields() *Error {
 			return refuse(http.StatusBadRequest, "there is white space between the header name %.80q and its colon", f.Name)
 		case !isToken(f.Name):
 			return refuse(http.StatusBadRequest, "the header name %.80q is not valid", f.Name)
-		case bytes.ContainsFunc(f.Value, isControl):
+		case hasControl(f.Value):
 			return refuse(http.StatusBadRequest, "the value of header field %s has a control character", f.Name)
 		}
 	}
 	return nil
 }
-
-func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
 func (r *Request) checkHost() *Error {
 	hosts := r.Values("Host")
@@ -175,8 +175,8 @@ func (r *Request) checkHost() *Error {
 
 func (r *Request) parseFraming() *Error {
 	for i := range r.Fields {
-		if n := string(r.Fields[i].Name); strings.EqualFold(n, "Transfer_Encoding") || strings.EqualFold(n, "Content_Length") {
-			return refuse(http.StatusBadRequest, "the header field %s looks like another one", n)
+		if f := &r.Fields[i]; f.Is("Transfer_Encoding") || f.Is("Content_Length") {
+			return refuse(http.StatusBadRequest, "the header field %s looks like another one", f.Name)
 		}
 	}
 	codings, lengths := r.Values("Transfer-Encoding"), r.Values("Content-Length")

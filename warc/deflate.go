@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+	"sync"
 )
 
 // An encoder of deflate streams (RFC 1951) for headers of records, heads of
@@ -77,6 +78,15 @@ func (w *bitWriter) stored(n int, last bool) {
 	w.b = binary.LittleEndian.AppendUint16(w.b, ^uint16(n))
 }
 
+// blocks writes any number of octets, as blocks that are not the last one.
+func (w *bitWriter) blocks(src []byte, c *coding) {
+	for len(src) > maxChunk {
+		w.block(src[:maxChunk], c, false)
+		src = src[maxChunk:]
+	}
+	w.block(src, c, false)
+}
+
 // block writes at most maxChunk octets as a block: with c, or with the fixed
 // coding, or stored, when c has not all of the octets or makes them longer.
 func (w *bitWriter) block(src []byte, c *coding, last bool) {
@@ -101,32 +111,45 @@ func (w *bitWriter) encode(src []byte, c *coding, last bool) bool {
 		w.put(load4(b), 32)
 	}
 	w.put(uint32(c.start.bits), c.start.n)
-	var seen [1 << hashBits]uint16 // by hash: where four octets began, the last time
+	seen := hashTables.Get().(*hashTable)
+	defer hashTables.Put(seen)
+	clear(seen[:])
+	b, bits, n := w.b, w.bits, w.n // on their own they are kept in registers
 	for i := 0; i < len(src); {
 		if i > 0 && i+minMatch <= len(src) {
-			h := hash4(src[i:])
+			next := load4(src[i:])
+			h := hash4(next)
 			at := int(seen[h])
 			seen[h] = uint16(i)
-			if load4(src[at:]) == load4(src[i:]) {
+			if load4(src[at:]) == next {
 				end := min(i+maxMatch, len(src))
-				n := minMatch + common(src[at+minMatch:], src[i+minMatch:end])
-				w.putExtra(n-3, 2, c.literals[endOfBlock+1:])
+				length := minMatch + common(src[at+minMatch:], src[i+minMatch:end])
+				w.b, w.bits, w.n = b, bits, n
+				w.putExtra(length-3, 2, c.literals[endOfBlock+1:])
 				w.putExtra(i-at-1, 1, c.distances[:])
-				for end = i + n; i < end; i++ {
-					if i+minMatch <= len(src) {
-						seen[hash4(src[i:])] = uint16(i)
-					}
+				b, bits, n = w.b, w.bits, w.n
+				end = i + length
+				for i++; i < end && i+minMatch <= len(src); i++ {
+					seen[hash4(load4(src[i:]))] = uint16(i)
 				}
+				i = end
 				continue
 			}
 		}
 		l := c.literals[src[i]]
 		if l.n == 0 {
+			w.b = b
 			return false
 		}
-		w.put(uint32(l.bits), uint(l.n))
 		i++
+		bits |= uint64(l.bits) << n
+		if n += uint(l.n); n >= 32 {
+			b = binary.LittleEndian.AppendUint32(b, uint32(bits))
+			bits >>= 32
+			n -= 32
+		}
 	}
+	w.b, w.bits, w.n = b, bits, n
 	end := c.literals[endOfBlock]
 	w.put(uint32(end.bits), uint(end.n))
 	return true
@@ -145,7 +168,13 @@ func load4(p []byte) uint32 { return binary.LittleEndian.Uint32(p) }
 
 const hashBits = 11
 
-func hash4(p []byte) uint32 { return load4(p) * 0x9e3779b1 >> (32 - hashBits) }
+// A hashTable tells by hash where four octets began, the last time. It is big
+// for the stack of a goroutine that compresses but one block, and so is pooled.
+type hashTable [1 << hashBits]uint16
+
+var hashTables = sync.Pool{New: func() any { return new(hashTable) }}
+
+func hash4(v uint32) uint32 { return v * 0x9e3779b1 >> (32 - hashBits) }
 
 // common returns in how many octets a begins like b, which is not longer.
 func common(a, b []byte) int {

@@ -27,5 +27,8 @@
 //	Deflate             the block and CRLF CRLF, last deflate block
 //	AppendMemberEnd     CRC-32 and size of both
 //
+// A payload that does not compress, as [Compresses] tells, need not be copied:
+// [StoredMember] reads as the whole member.
+//
 // [NewRecordID], [FormatDate] and [Algorithm] make the values of fields.
 package warc

@@ -2,6 +2,7 @@ package warc
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -132,8 +133,11 @@ func (h Header) Encode(dst []byte, v Version) ([]byte, error) {
 	if v != V1_1 && v != V1_0 {
 		return dst, fmt.Errorf("warc: cannot write version %q, only 1.1 and 1.0", v)
 	}
-	start := len(dst)
-	out := append(dst, "WARC/"...)
+	start, room := len(dst), len("WARC/1.1\r\n\r\n")
+	for _, f := range h {
+		room += len(f.Name) + len(": ") + len(f.Value) + len("\r\n")
+	}
+	out := append(slices.Grow(dst, room), "WARC/"...)
 	out = append(out, v...)
 	out = append(out, "\r\n"...)
 	for _, f := range h {
@@ -158,6 +162,8 @@ func (h Header) Encode(dst []byte, v Version) ([]byte, error) {
 // badValue says what is wrong with a value that is to be written.
 func badValue(s string) string {
 	switch {
+	case isPrintable(s) && strings.Trim(s, " ") == s: // nearly all
+		return ""
 	case strings.ContainsFunc(s, unicode.IsControl): // CR, LF, NUL, and the likes of NEL
 		return "a control character"
 	case !utf8.ValidString(s):
@@ -168,13 +174,30 @@ func badValue(s string) string {
 	return ""
 }
 
+// isPrintable reports whether s is ASCII without controls.
+func isPrintable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
 // isToken reports whether s is a token: CHARs but controls and separators
 // (WARC 1.1 §4).
 func isToken(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`()<>@,;:\"/[]?={}`, c) >= 0 {
+		if !tokenBytes[s[i]] {
 			return false
 		}
 	}
 	return s != ""
 }
+
+var tokenBytes = func() (is [256]bool) {
+	for c := ' ' + 1; c < 0x7f; c++ {
+		is[c] = !strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
+	}
+	return is
+}()

@@ -2,7 +2,6 @@ package warc
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/klauspost/compress"
 	"github.com/klauspost/compress/flate"
 )
 
@@ -21,13 +19,6 @@ const deflateLevel = 5
 // made beforehand, which takes several times less. What is bigger would get too
 // long.
 const maxShort = 2 << 10
-
-// maxHead bounds what is taken for the head of a message.
-const maxHead = 16 << 10
-
-// incompressible is the estimate below which a payload is stored: package
-// compress calls what is above it likely to compress.
-const incompressible = 0.1
 
 // recordEnd ends every record.
 const recordEnd = "\r\n\r\n"
@@ -45,26 +36,22 @@ type Deflated struct {
 // the record no more than a stored block can have.
 const pieceSize = maxStored - len(recordEnd)
 
-// room is how much longer the head of a piece can get that does not compress,
-// together with the start of a stored block.
-const room = 32
-
 // A packer compresses a block. It is big, and so is pooled.
 type packer struct {
 	dst   io.Writer
 	block io.Reader
 	end   bool // of the block, was read
 	Deflated
-	buf [room + maxStored]byte // a piece, behind the room
+	buf [maxStored]byte // a piece
 	w   bitWriter
 }
 
 var packers = sync.Pool{New: func() any { return new(packer) }}
 
 // Deflate compresses the block and the CRLF CRLF that ends its record to dst,
-// as the rest of a deflate stream (RFC 1951): the last block is marked so. A
-// payload that does not compress is stored. A nil block is an empty one. It is
-// safe for concurrent use. Errors are those of block and dst.
+// as the rest of a deflate stream (RFC 1951): the last block is marked so. For
+// payloads that do not compress there is [StoredMember]. A nil block is an empty
+// one. It is safe for concurrent use. Errors are those of block and dst.
 func Deflate(dst io.Writer, block io.Reader) (Deflated, error) {
 	z := packers.Get().(*packer)
 	z.dst, z.block, z.end, z.Deflated = dst, block, block == nil, Deflated{}
@@ -76,14 +63,10 @@ func Deflate(dst io.Writer, block io.Reader) (Deflated, error) {
 	if err != nil {
 		return z.Deflated, err
 	}
-	head := headLength(bytes.TrimSuffix(piece, []byte(recordEnd)))
-	switch {
-	case z.end && len(piece) <= maxShort && z.short(piece):
+	if z.end && len(piece) <= maxShort && z.short(piece) {
 		_, err = z.Write(z.w.b)
-	case compresses(piece[head:]):
+	} else {
 		err = z.compress(piece)
-	default:
-		err = z.store(piece, head)
 	}
 	return z.Deflated, err
 }
@@ -93,7 +76,7 @@ func Deflate(dst io.Writer, block io.Reader) (Deflated, error) {
 func (z *packer) next() ([]byte, error) {
 	n := 0
 	for n < pieceSize && !z.end {
-		m, err := z.block.Read(z.buf[room:][n:pieceSize])
+		m, err := z.block.Read(z.buf[n:pieceSize])
 		n += m
 		if err == io.EOF {
 			z.end = true
@@ -101,7 +84,7 @@ func (z *packer) next() ([]byte, error) {
 			return nil, fmt.Errorf("warc: reading the block: %w", err)
 		}
 	}
-	piece := z.buf[room:][:n]
+	piece := z.buf[:n]
 	if z.end {
 		piece = append(piece, recordEnd...)
 	}
@@ -132,28 +115,7 @@ func (z *packer) short(block []byte) bool {
 	return true
 }
 
-// store writes a block whose payload does not compress.
-func (z *packer) store(piece []byte, head int) (err error) {
-	z.w = bitWriter{b: z.w.b[:0]}
-	if head > 0 {
-		z.w.block(piece[:head], &ofMessages, false)
-	}
-	for {
-		z.w.stored(len(piece)-head, z.end)
-		// Where the head was is room for what was written instead of it.
-		start := room + head - len(z.w.b)
-		copy(z.buf[start:], z.w.b)
-		if _, err := z.Write(z.buf[start : room+len(piece)]); err != nil || z.end {
-			return err
-		}
-		z.w.b, head = z.w.b[:0], 0
-		if piece, err = z.next(); err != nil {
-			return err
-		}
-	}
-}
-
-// compress writes a block that compresses.
+// compress writes a block of any size.
 func (z *packer) compress(piece []byte) (err error) {
 	w := deflaters.Get().(*deflater)
 	defer deflaters.Put(w)
@@ -190,45 +152,19 @@ var deflaters = sync.Pool{New: func() any {
 	return &deflater{w, bufio.NewWriterSize(nil, 32<<10)}
 }}
 
-// headLength returns the length of the head of a message, with the empty line
-// at its end. In other blocks it is that of any text, or 0.
-func headLength(p []byte) int {
-	const end = "\r\n\r\n"
-	if i := bytes.Index(p[:min(len(p), maxHead)], []byte(end)); i >= 0 {
-		return i + len(end)
-	}
-	return 0
-}
-
-// compresses judges a payload by some samples. None is from its start: a format
-// is declared there.
-func compresses(payload []byte) bool {
-	const size, most = 1 << 10, 8
-	n := min(len(payload)/(2*size), most)
-	if n == 0 {
-		return compress.Estimate(payload) >= incompressible
-	}
-	var samples [most * size]byte
-	for i := range n {
-		at := (len(payload) - size) * (i + 1) / (n + 1)
-		copy(samples[i*size:], payload[at:at+size])
-	}
-	return compress.Estimate(samples[:n*size]) >= incompressible
-}
-
 // AppendMemberStart appends the start of a gzip member to dst: its head and the
 // record's header, in deflate blocks that end at a byte. What [Deflate] wrote
 // comes next, then [AppendMemberEnd] of the same header.
 func AppendMemberStart(dst, header []byte) []byte {
-	w := bitWriter{b: slices.Grow(dst, len(gzipHead)+len(header))}
-	w.b = append(w.b, gzipHead...)
-	for len(header) > maxChunk {
-		w.block(header[:maxChunk], &ofRecords, false)
-		header = header[maxChunk:]
-	}
-	w.block(header, &ofRecords, false)
+	w := memberStart(slices.Grow(dst, len(gzipHead)+len(header)), header)
 	w.stored(0, false)
 	return w.b
+}
+
+func memberStart(dst, header []byte) bitWriter {
+	w := bitWriter{b: append(dst, gzipHead...)}
+	w.blocks(header, &ofRecords)
+	return w
 }
 
 // AppendMemberEnd appends the end of a gzip member to dst (RFC 1952 §2.3.1):

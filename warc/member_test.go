@@ -196,7 +196,7 @@ func TestCompresses(t *testing.T) {
 		{"noise behind a head", append([]byte(head), noise(10_000)...), false},
 		{"text behind a head", append([]byte(head), text(10_000)...), true},
 	} {
-		if got := compresses(c.block); got != c.want {
+		if got := Compresses(c.block); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

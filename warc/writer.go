@@ -1,6 +1,8 @@
 package warc
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -76,6 +78,13 @@ func (w *Writer) writePlain(header []byte, block io.Reader, length int64) error 
 }
 
 func (w *Writer) writeMember(header []byte, block io.Reader, length int64) error {
+	if block != nil && length > maxShort {
+		ahead := bufio.NewReaderSize(block, maxStored)
+		if start, _ := ahead.Peek(int(min(length, maxStored))); !Compresses(start) {
+			return w.writeStored(header, ahead, length)
+		}
+		block = ahead
+	}
 	w.buf = AppendMemberStart(w.buf[:0], header)
 	if _, err := w.w.Write(w.buf); err != nil {
 		return fmt.Errorf("warc: writing a header: %w", err)
@@ -89,6 +98,16 @@ func (w *Writer) writeMember(header []byte, block io.Reader, length int64) error
 		return fmt.Errorf("warc: writing the end of a record: %w", err)
 	}
 	return checkLength(d.Size-int64(len(recordEnd)), length)
+}
+
+func (w *Writer) writeStored(header []byte, block io.Reader, length int64) error {
+	if _, err := io.Copy(w.w, StoredMember(header, nil, block, length)); err != nil {
+		return fmt.Errorf("warc: writing a block: %w", err)
+	}
+	if n, err := io.Copy(io.Discard, block); n > 0 || err != nil {
+		return cmp.Or(err, checkLength(length+n, length))
+	}
+	return nil
 }
 
 func checkLength(n, length int64) error {

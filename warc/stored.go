@@ -1,0 +1,119 @@
+package warc
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress"
+)
+
+// incompressible is the estimate below which a payload is better stored: package
+// compress calls what is above it likely to compress.
+const incompressible = 0.1
+
+// Compresses judges whether [Deflate] makes a payload shorter, by some samples.
+// None is from its start: a format is declared there. The first 64 KiB of a
+// payload are enough.
+func Compresses(payload []byte) bool {
+	n := min(len(payload)/(2*sampleSize), maxSamples)
+	if n == 0 {
+		return compress.Estimate(payload) >= incompressible
+	}
+	samples := samplePool.Get().(*[maxSamples * sampleSize]byte)
+	defer samplePool.Put(samples)
+	for i := range n {
+		at := (len(payload) - sampleSize) * (i + 1) / (n + 1)
+		copy(samples[i*sampleSize:], payload[at:at+sampleSize])
+	}
+	return compress.Estimate(samples[:n*sampleSize]) >= incompressible
+}
+
+const (
+	sampleSize = 1 << 10
+	maxSamples = 8
+)
+
+var samplePool = sync.Pool{New: func() any { return new([maxSamples * sampleSize]byte) }}
+
+// A storedMember is read once, from its start to its end.
+type storedMember struct {
+	ready   []byte // comes next
+	payload io.Reader
+	rest    int64 // octets of the payload that have not been read
+	block   int64 // of these in the stored block that has begun
+	last    bool  // it is the last one
+	ended   bool  // ready is the end of the member
+	crc     uint32
+	size    int64 // octets of the record
+}
+
+// StoredMember returns a gzip member to read: of the header of a record, and of
+// a block that consists of head and of size octets of payload, which are not
+// compressed and so need not be copied beforehand. It is for payloads that
+// [Compresses] says no of. A payload that is too short is an
+// [io.ErrUnexpectedEOF].
+func StoredMember(header, head []byte, payload io.Reader, size int64) io.Reader {
+	m := &storedMember{
+		payload: payload,
+		rest:    size,
+		crc:     crc32.Update(crc32.ChecksumIEEE(header), crc32.IEEETable, head),
+		size:    int64(len(header)+len(head)+len(recordEnd)) + size,
+	}
+	w := memberStart(make([]byte, 0, len(gzipHead)+len(header)+len(head)), header)
+	w.blocks(head, &ofMessages)
+	m.begin(w)
+	return m
+}
+
+// begin begins a stored block. It is the last one when the end of the record
+// fits into it too.
+func (m *storedMember) begin(w bitWriter) {
+	m.block = min(m.rest, int64(pieceSize))
+	m.last = m.block == m.rest
+	n := int(m.block)
+	if m.last {
+		n += len(recordEnd)
+	}
+	w.stored(n, m.last)
+	m.ready = w.b
+}
+
+func (m *storedMember) Read(p []byte) (n int, err error) {
+	for len(p) > 0 && len(m.ready) == 0 && m.block == 0 {
+		switch {
+		case m.ended:
+			return 0, io.EOF
+		case m.last:
+			m.end()
+		default:
+			m.begin(bitWriter{b: m.ready[:0]})
+		}
+	}
+	if len(m.ready) > 0 {
+		n = copy(p, m.ready)
+		m.ready = m.ready[n:]
+		return n, nil
+	}
+	n, err = m.payload.Read(p[:min(int64(len(p)), m.block)])
+	m.crc = crc32.Update(m.crc, crc32.IEEETable, p[:n])
+	m.block -= int64(n)
+	m.rest -= int64(n)
+	if err == io.EOF {
+		if err = nil; m.rest > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+// end makes ready the end of the record and that of the member (RFC 1952
+// §2.3.1).
+func (m *storedMember) end() {
+	m.ready = append(m.ready[:0], recordEnd...)
+	m.crc = crc32.Update(m.crc, crc32.IEEETable, m.ready)
+	m.ready = binary.LittleEndian.AppendUint32(m.ready, m.crc)
+	m.ready = binary.LittleEndian.AppendUint32(m.ready, uint32(m.size))
+	m.ended = true
+}

@@ -136,6 +136,10 @@ func (p *Report) warcFields(r *Record, text string) {
 	}
 }
 
+// limits bound the memory that a head takes: a recording can be told to let heads
+// pass that are nearly as large, of which a URL and the fields may have 64 MiB.
+var limits = http1.Limits{Target: 65 << 20, Fields: 65 << 20, FieldCount: 65 << 20}
+
 // A message is an HTTP/1.x message that passes.
 type message struct {
 	request bool
@@ -161,7 +165,7 @@ func (m *message) write(p []byte, payload *digest) {
 		m.head = append(m.head, p...)
 		n := http1.HeadLen(m.head, scanned)
 		if n == 0 {
-			if len(m.head) > http1.MaxResponseHead {
+			if len(m.head) > limits.Head() {
 				m.err = errors.New("it is too long")
 			}
 			return
@@ -189,7 +193,7 @@ func (m *message) write(p []byte, payload *digest) {
 func (m *message) parse(head []byte) {
 	m.parsed = true
 	if m.request {
-		q, err := http1.ParseRequest(head)
+		q, err := limits.ParseRequest(head)
 		if m.err = err; err == nil {
 			m.method, m.framing = q.Method, q.Framing
 		}

@@ -21,3 +21,25 @@ func TestMessageInPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeHeads looks at heads that a recording lets pass only when it is told
+// to, and at one that has no end.
+func TestLargeHeads(t *testing.T) {
+	fields := strings.Repeat("X: "+strings.Repeat("y", 4<<10)+"\r\n", 300)
+	for name, head := range map[string]string{
+		"URL":    "GET /" + strings.Repeat("u", 2<<20) + " HTTP/1.1\r\nHost: h\r\n\r\n",
+		"fields": "GET / HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n",
+		"reply":  "HTTP/1.1 200 OK\r\n" + fields + "Content-Length: 0\r\n\r\n",
+	} {
+		m := &message{request: name != "reply"}
+		m.write([]byte(head[:1<<20]), newDigest(""))
+		m.write([]byte(head[1<<20:]), newDigest(""))
+		if m.err != nil || !m.parsed {
+			t.Errorf("%s: %v", name, m.err)
+		}
+	}
+	m := &message{head: make([]byte, limits.Head(), limits.Head()+1)}
+	if m.write([]byte("x"), newDigest("")); m.err == nil {
+		t.Error("the memory for a head has no bound")
+	}
+}

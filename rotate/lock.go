@@ -31,7 +31,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err := lockFile(f); err != nil {
 		defer f.Close()
 		if errors.Is(err, errHeld) {
-			return nil, fmt.Errorf("%w: %s is in use by %s; stop it or choose another directory", ErrLocked, dir, owner(f))
+			return nil, fmt.Errorf("%w: %s is in use by %s; stop it or choose another directory (--dir)", ErrLocked, dir, owner(f))
 		}
 		return nil, fmt.Errorf("lock %s: %w (the file system must support locks)", name, err)
 	}

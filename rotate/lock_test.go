@@ -57,7 +57,7 @@ func TestLock(t *testing.T) {
 	}
 	_, err := Open(testOptions(dir))
 	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) ||
-		!strings.Contains(err.Error(), "process "+strconv.Itoa(p.Process.Pid)+";") {
+		!strings.Contains(err.Error(), "process "+strconv.Itoa(p.Process.Pid)+";") || !strings.Contains(err.Error(), "(--dir)") {
 		t.Errorf("while process %d has it: %v", p.Process.Pid, err)
 	}
 

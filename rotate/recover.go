@@ -35,6 +35,10 @@ func (s *Set) recover() error {
 				return fmt.Errorf("recover %s (move it away to start without it): %w", path, err)
 			}
 			s.recovered = append(s.recovered, r)
+			if r.Kept+r.Cut == 0 {
+				s.log.Warn("an unfinished file with nothing in it was removed", "file", e.Name())
+				continue
+			}
 			s.log.Warn("an unfinished file was recovered", "file", e.Name(), "name", r.Name, "kept", r.Kept, "cut", r.Cut, "tail", r.Tail)
 		}
 	}

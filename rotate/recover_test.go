@@ -3,6 +3,7 @@ package rotate
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,6 +137,27 @@ func TestRecoverNamesTaken(t *testing.T) {
 	}
 	if got := s.Recovered()[0]; got.Name != other("a.log.gz", 1) || got.Tail != "a.log.gz-1.tail" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The log tells of an empty file that it was removed, and of no other.
+func TestRecoverEmpty(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.open", "")
+	write(t, dir, "b.open", frame("file b"))
+	write(t, dir, "c.open", "nothing whole")
+	var log strings.Builder
+	o := testOptions(dir)
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	closeSet(t, open(t, o))
+	lines := strings.Split(log.String(), "\n")
+	for i, want := range []string{`removed" file=a.open`, `recovered" file=b.open`, `recovered" file=c.open`} {
+		if i >= len(lines) || !strings.Contains(lines[i], want) {
+			t.Errorf("line %d does not say %q: %q", i, want, lines)
+		}
+	}
+	if got := list(t, dir); !slices.Equal(got, []string{"b", "c.tail"}) {
+		t.Errorf("left: %q", got)
 	}
 }
 

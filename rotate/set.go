@@ -22,7 +22,7 @@ const (
 )
 
 // ErrClosed is returned after Close.
-var ErrClosed = errors.New("rotate: the set is closed")
+var ErrClosed = errors.New("the set of files is closed")
 
 // Options say how a directory of files is kept. Dir, Name and Verify are
 // needed, the rest may stay zero.

@@ -53,7 +53,7 @@ func TestTwoProgramsOneDirectory(t *testing.T) {
 	use(first, "/1")
 	pid := fmt.Sprintf("process %d;", first.cmd.Process.Pid)
 	for range 2 {
-		wantRefused(t, []string{"--dir", dir}, dir, pid, "stop it or choose another directory")
+		wantRefused(t, []string{"--dir", dir}, dir, pid, "stop it or choose another directory (--dir)")
 	}
 	use(first, "/2")
 	first.waitForRecords(2)

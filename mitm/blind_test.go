@@ -43,7 +43,7 @@ func TestBlind(t *testing.T) {
 	p := newProxy(t, tell)
 	for _, early := range []string{
 		"SSH-2.0-OpenSSH_9.9\r\n", "\x00binary", "get / HTTP/1.1\r\n", "GET / HTTP/2.0\r\n", "GET /\r\n", "GE\x01",
-		http2.ClientPreface, "GET\x00", "G", "\n", strings.Repeat("A", 70), "GET /" + strings.Repeat("x", 5<<10) + "\n" + strings.Repeat("x", 100<<10),
+		http2.ClientPreface, "GET\x00", "G", "\n", "\r\n\r\nSSH-2.0-x\r\n", "\r\n", strings.Repeat("A", 70), "GET /" + strings.Repeat("x", 5<<10) + "\n" + strings.Repeat("x", 100<<10),
 	} {
 		c := p.connect(addr, early)
 		c.send("more")
@@ -52,10 +52,10 @@ func TestBlind(t *testing.T) {
 		c.wantEOF()
 	}
 	until(t, "the tunnels are forgotten", func() bool { return p.open() == 0 })
-	if s := p.in.Stats(); s.Blind != 12 || s.BlindBytes < 200<<10 || s.TLS+s.Plain+s.HandshakeFailures > 0 {
+	if s := p.in.Stats(); s.Blind != 14 || s.BlindBytes < 200<<10 || s.TLS+s.Plain+s.HandshakeFailures > 0 {
 		t.Errorf("stats %+v", s)
 	}
-	until(t, "all is logged", func() bool { return strings.Count(p.log.String(), "NOT RECORDED") == 12 })
+	until(t, "all is logged", func() bool { return strings.Count(p.log.String(), "NOT RECORDED") == 14 })
 	if s := p.log.String(); !strings.Contains(s, fmt.Sprintf("authority=%s why=\"neither TLS nor HTTP\" sent=25 received=29", addr)) {
 		t.Errorf("logged %s", s)
 	}

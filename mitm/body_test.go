@@ -91,6 +91,35 @@ func TestBadTrailer(t *testing.T) {
 	}
 }
 
+// TestMoreFramingThanData: net/http refuses a body that is fine with us. It must
+// not take the rest for a request, whether or not the answer has begun.
+func TestMoreFramingThanData(t *testing.T) {
+	chunk := "1;" + strings.Repeat("x", 100) + "\r\nx\r\n"
+	for _, duplex := range []bool{false, true} {
+		got := make(chan error, 2)
+		addr := listen(t, func(w http.ResponseWriter, r *http.Request) {
+			if duplex {
+				rc := http.NewResponseController(w)
+				rc.EnableFullDuplex()
+				rc.Flush()
+			}
+			_, err := io.ReadAll(r.Body)
+			got <- err
+			io.WriteString(w, "bad")
+		})
+		c := dial(t, addr)
+		go c.Write([]byte("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk, 500) + "0\r\n\r\n" + plainHead)) // ends with c
+		c.want(200, "bad")
+		c.wantEOF()
+		if e, ok := errors.AsType[*http1.Error](<-got); !ok || e.Status != 400 {
+			t.Errorf("the handler got %v", e)
+		}
+		if len(got) > 0 {
+			t.Error("a second request was served")
+		}
+	}
+}
+
 // TestNoSmuggling: net/http drops a line of a chunk that is longer than its
 // buffer, and once the answer has begun it takes what follows for a request. It
 // does not get that far, because the framing connection takes no such line.

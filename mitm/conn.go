@@ -66,6 +66,7 @@ type conn struct {
 	err          error         // why the state is broken
 	current      *message      // handed out whole, not taken by the handler yet
 	serving      bool          // between the last byte of a head and the return of its handler
+	cut          bool          // reading has failed since the last head was handed out
 	deadline     time.Time     // of reads, as net/http wants it
 	headTimeout  time.Duration // for a head to be whole, from its first byte; 0: no limit
 	headDeadline time.Time     // zero when no head has begun
@@ -104,7 +105,10 @@ func (c *conn) Read(p []byte) (int, error) {
 		case opaque:
 			return c.readRaw(p)
 		case broken:
-			return 0, c.err
+			err = c.err
+		}
+		if err != nil {
+			c.noteCut()
 		}
 		if n > 0 || err != nil {
 			return n, err
@@ -131,6 +135,12 @@ func (c *conn) fail(err error) {
 	defer c.mu.Unlock()
 	c.state, c.err = broken, err
 	c.changed.Broadcast()
+}
+
+func (c *conn) noteCut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
 }
 
 // readRaw reads what is in buf, then from the connection below.
@@ -254,7 +264,7 @@ func (c *conn) endHead() {
 	c.normal, c.blank = nil, 0
 	c.mu.Lock()
 	c.current = c.next
-	c.serving = true
+	c.serving, c.cut = true, false
 	c.mu.Unlock()
 	if c.next.refusal != nil {
 		c.fail(io.EOF)
@@ -282,63 +292,6 @@ func (c *conn) endMessage() {
 	if c.next.switches && !c.next.served {
 		c.state = held
 	}
-}
-
-// readBody passes a body through, by Content-Length without a copy.
-func (c *conn) readBody(p []byte) (int, error) {
-	if c.chunks != nil {
-		return c.readChunked(p)
-	}
-	p = p[:min(int64(len(p)), c.remain)]
-	n, err := c.readRaw(p)
-	c.remain -= int64(n)
-	if c.remain == 0 {
-		c.endMessage()
-		if err != nil { // it belongs to the next message
-			c.saved, err = err, nil
-		}
-	}
-	return n, err
-}
-
-// readChunked hands out the trailer section when it is whole: net/http would
-// take the rest of one that is refused for a request.
-func (c *conn) readChunked(p []byte) (int, error) {
-	if c.chunks.Done() {
-		n := copy(p, c.trailer)
-		c.trailer = c.trailer[n:]
-		if len(c.trailer) == 0 {
-			c.endMessage()
-		}
-		return n, nil
-	}
-	n, err := c.readRaw(p)
-	took := 0
-	for took < n && !c.chunks.Done() {
-		k, _, bad := c.chunks.Next(p[took:n])
-		if bad != nil { // net/http must not see the bytes, it might like them
-			c.fail(bad)
-			return took, nil
-		}
-		took += k
-	}
-	if !c.chunks.Done() {
-		hand := took - max(0, c.chunks.Pending()-len(c.trailer))
-		c.trailer = append(c.trailer, p[hand:took]...)
-		return hand, err
-	}
-	if rest := p[took:n]; len(rest) > 0 {
-		c.buf = append(bytes.Clone(rest), c.buf...)
-	}
-	if err != nil {
-		c.saved = err
-	}
-	if len(c.trailer) > 0 {
-		c.trailer = append(c.trailer, p[:took]...)
-		return 0, nil // it comes with the next Read
-	}
-	c.endMessage()
-	return took, nil
 }
 
 // hold waits until it is known what follows. It reads at most once, which

@@ -53,6 +53,15 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
+// connState is for the field of that name of [http.Server]. When a body was
+// refused after its answer had begun, net/http takes what it has left of it for a
+// request, and would answer that too.
+func connState(c net.Conn, s http.ConnState) {
+	if c, ok := c.(*conn); ok && s == http.StateIdle && c.getState() == broken {
+		c.CloseWrite()
+	}
+}
+
 // handler serves requests with next, or answers those that are refused.
 func handler(next http.Handler, limits http1.Limits, onFailure func(Failure)) http.Handler {
 	refuse := func(w http.ResponseWriter, r *http.Request, e *http1.Error) {

@@ -72,6 +72,7 @@ func NewServer(next http.Handler, l Limits, onFailure func(Failure), log *slog.L
 	s := &http.Server{
 		Handler:                      handler(next, l.head(), onFailure),
 		ConnContext:                  connContext,
+		ConnState:                    connState,
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            l.HeaderTimeout,
 		IdleTimeout:                  l.IdleTimeout,

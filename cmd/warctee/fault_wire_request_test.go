@@ -261,6 +261,9 @@ func TestChunkTricks(t *testing.T) {
 		"NUL in the trailer":                  "5\r\nhello\r\n0\r\nX: \x00\r\n\r\n",
 		"bare CR in the trailer":              "5\r\nhello\r\n0\r\nX: a\rb\r\n\r\n",
 		"size with too many zeros in front":   "00000000000000005\r\nhello\r\n0\r\n\r\n",
+		"64 KB of trailer":                    "5\r\nhello\r\n0\r\n" + strings.Repeat("X: y\r\n", 11_000) + "\r\n",
+		"bad line far down in the trailer":    "5\r\nhello\r\n0\r\n" + strings.Repeat("X: y\r\n", 600) + "X y\r\n\r\n",
+		"far more extensions than data":       strings.Repeat("1;"+strings.Repeat("x", 100)+"\r\nx\r\n", 500) + "0\r\n\r\n",
 	}
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {

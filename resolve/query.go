@@ -117,7 +117,10 @@ type serverError struct {
 	server  string // address
 	reason  string
 	timeout bool
+	err     error // of the system, or nil
 }
+
+func (e *serverError) Unwrap() error { return e.err }
 
 func (e *serverError) Error() string { return "the DNS server " + e.server + " " + e.reason }
 
@@ -207,5 +210,5 @@ func (s *server) failure(err error) error {
 	if errors.As(err, &op) && op.Err != nil {
 		err = op.Err
 	}
-	return &serverError{server: s.addr, reason: "cannot be asked: " + err.Error()}
+	return &serverError{server: s.addr, reason: "cannot be asked: " + err.Error(), err: err}
 }

@@ -218,7 +218,7 @@ func (b *Body) checkTrailerLine(text []byte) error {
 		return nil
 	}
 	f := parseField(text)
-	if !isToken(f.Name) || text[len(f.Name)] != ':' || hasControl(f.Value) {
+	if !isToken(f.Name) || text[len(f.Name)] != ':' || hasControl(text) {
 		return refuse(http.StatusBadRequest, "the trailer line %.80q is not a header field", text)
 	}
 	return nil
@@ -233,10 +233,10 @@ func (b *Body) parseSize(line []byte) (int64, error) {
 	bad := func() error {
 		return refuse(http.StatusBadRequest, "the chunk size %.40q is not a hexadecimal number", digits)
 	}
-	if len(digits) == 0 || hasControl(ext) || b.strict && len(digits) > maxStrictDigits {
+	if len(digits) == 0 || b.strict && len(digits) > maxStrictDigits {
 		return 0, bad()
 	}
-	if b.strict && !isChunkExt(line[len(digits):]) {
+	if bytes.IndexByte(ext, '\r') >= 0 || b.strict && (hasControl(ext) || !isChunkExt(line[len(digits):])) {
 		return 0, refuse(http.StatusBadRequest, "the chunk extension %.40q is not valid", ext)
 	}
 	size := int64(0)

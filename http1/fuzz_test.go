@@ -105,6 +105,7 @@ func FuzzResponse(f *testing.F) {
 		{"HTTP/1.1 200 OK", "Content-Length: 5\r\nContent-Length: 5", "helloHTTP"},
 		{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked\r\nContent-Length: 1", "5;a\r\nhello\r\n0\r\nX: y\r\n\r\nHTTP"},
 		{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "5 \nhello\n0\n\nHTTP"},
+		{"HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "5;a\x16\xc3\r\nhello\r\n0\r\n\r\nHTTP"},
 		{"HTTP/1.0 200", "Content-Length: 3", "abcdef"},
 		{"HTTP/1.1 304 Not", "Content-Length: 9", ""},
 		{"HTTP/1.1 103 Early", "", "HTTP"},

@@ -240,6 +240,7 @@ func TestBody(t *testing.T) {
 		{"odd extensions", chunked, true, "5; a = \"b;\\\"\" ;c\t;d=e \r\nhello\r\n0\r\n\r\n", "hello"},
 		{"invalid extension", chunked, false, "5;=[\"\r\nhello\r\n0;\r\n\r\n", "hello"},
 		{"trailer", chunked, true, "1\r\nx\r\n0\r\nA: b\r\nC: d\r\n\r\n", "x"},
+		{"control in an extension, tolerant", chunked, false, "1;a\x16\r\nx\r\n0\r\n\r\n", "x"},
 		{"upper-case hex", chunked, true, "A\r\n0123456789\r\n0\r\n\r\n", "0123456789"},
 		{"data like framing", chunked, true, "7\r\n\r\n0\r\n\r\n\r\n0\r\n\r\n", "\r\n0\r\n\r\n"},
 		{"bare LF", chunked, false, "5\nhello\n0\n\n", "hello"},
@@ -304,6 +305,9 @@ func TestBodyRefuses(t *testing.T) {
 		{"long extension", true, "5;" + strings.Repeat("a", maxStrict) + "\r\n"},
 		{"long extension, tolerant", false, "5;" + strings.Repeat("a", maxChunkLine) + "\r\n"},
 		{"bad trailer", true, "0\r\nno colon\r\n\r\n"},
+		{"CR at the end of a trailer line", true, "0\r\nA: b\r\r\n\r\n"},
+		{"control in an extension", true, "1;a=\"\x16\"\r\nx\r\n0\r\n\r\n"},
+		{"CR in an extension", false, "1;a\rb\r\nx\r\n0\r\n\r\n"},
 		{"long trailer", true, "0\r\n" + strings.Repeat("A: b\r\n", maxStrict/6+1) + "\r\n"},
 		{"long trailer, tolerant", false, "0\r\n" + strings.Repeat("A: b\r\n", maxTrailer/6+1) + "\r\n"},
 	} {

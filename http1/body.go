@@ -275,7 +275,7 @@ func isChunkExt(s []byte) bool {
 
 func cutToken(s []byte) (rest []byte, ok bool) {
 	n := 0
-	for n < len(s) && isTokenByte(s[n]) {
+	for n < len(s) && IsTokenByte(s[n]) {
 		n++
 	}
 	return s[n:], n > 0

@@ -172,14 +172,16 @@ func (h *Head) HasToken(name, token string) bool {
 // isToken reports whether s is a token (RFC 9110 §5.6.2).
 func isToken(s []byte) bool {
 	for _, c := range s {
-		if !isTokenByte(c) {
+		if !IsTokenByte(c) {
 			return false
 		}
 	}
 	return len(s) > 0
 }
 
-func isTokenByte(c byte) bool { return tokenBytes[c] }
+// IsTokenByte reports whether c can be in a token, such as a method or the name
+// of a field (RFC 9110 §5.6.2).
+func IsTokenByte(c byte) bool { return tokenBytes[c] }
 
 var tokenBytes = func() (is [256]bool) {
 	for c := range 256 {

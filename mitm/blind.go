@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,15 +14,22 @@ import (
 // dialTimeout bounds the time until the origin of a blind tunnel is reached.
 const dialTimeout = 30 * time.Second
 
-// blind relays bytes between the client and the origin, without a record.
-func (in *Interceptor) blind(c *tunnelConn, why string) {
+// blind relays bytes between the client and the origin, without a record. start
+// is when the tunnel was made.
+func (in *Interceptor) blind(c *tunnelConn, why string, start time.Time) {
 	in.stats.blind.Add(1)
-	start := time.Now()
 	log := in.logger().With("authority", c.tunnel.Authority, "why", why)
 	up, err := in.dial(c.ctx, c.tunnel.Authority)
 	if err != nil {
 		in.failed(Failure{Time: start, Class: ClassBlindTunnel, Authority: c.tunnel.Authority, Err: err})
-		log.Warn("tunnel NOT RECORDED, and its origin cannot be reached", "error", err)
+		level := slog.LevelWarn
+		if _, refused := errors.AsType[interface {
+			error
+			HTTPStatus() int
+		}](err); refused {
+			level = slog.LevelDebug // who refuses tells of it as of other refusals
+		}
+		log.Log(c.ctx, level, "tunnel NOT RECORDED, and its origin cannot be reached", "error", err)
 		c.Close()
 		return
 	}
@@ -118,9 +125,10 @@ func (r *relay) copyAll(dst, src net.Conn, count *atomic.Int64) error {
 // was not possible.
 func (in *Interceptor) handshakeFailed(c *tunnelConn, err error) {
 	in.stats.handshakeFailures.Add(1)
-	in.failed(Failure{Time: time.Now(), Class: ClassClientTLS, Authority: c.tunnel.Authority, Err: err})
-	log := in.logger().With("authority", c.tunnel.Authority, "error", err)
-	if rejected(err) {
+	reason, untrusted := clientTLSReason(err)
+	in.failed(Failure{Time: time.Now(), Class: ClassClientTLS, Authority: c.tunnel.Authority, Err: errors.New(reason)})
+	log := in.logger().With("authority", c.tunnel.Authority, "error", reason)
+	if untrusted {
 		if n := in.untrusted.count(); n > 0 {
 			log.Warn("a client does not trust our certificate authority; let it trust ca.pem", "times", n)
 		}
@@ -129,20 +137,6 @@ func (in *Interceptor) handshakeFailed(c *tunnelConn, err error) {
 	if n := in.badTLS.count(); n > 0 {
 		log.Warn("the TLS handshake with a client failed", "times", n)
 	}
-}
-
-// rejected reports whether a client ended the handshake because of our
-// certificate.
-func rejected(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	switch {
-	case !ok:
-		return false
-	case op.Op == "remote error":
-		return strings.Contains(err.Error(), "certificate")
-	}
-	// In TLS 1.3 OpenSSL sends the alert before it has turned encryption on.
-	return op.Op == "local error" && strings.Contains(err.Error(), "bad record MAC")
 }
 
 // hintEvery is how often the same kind of trouble is logged.

@@ -73,7 +73,11 @@ func TestServerSpeaksFirst(t *testing.T) {
 	c.send("GET / HTTP/1.1\r\n\r\n") // too late to be HTTP
 	c.wantText("GET / HTTP/1.1\r\n\r\n")
 	c.Close()
-	until(t, "the tunnel is logged", func() bool { return strings.Contains(p.log.String(), `why="the client is silent"`) })
+	until(t, "the tunnel is logged", func() bool { return strings.Contains(p.log.String(), `why="the client sent nothing for 50ms"`) })
+	_, took, _ := strings.Cut(strings.TrimSpace(p.log.String()), "took=")
+	if d, err := time.ParseDuration(took); err != nil || d < p.in.PeekTimeout {
+		t.Errorf("it took %q, %v; want the wait included", took, err)
+	}
 }
 
 // A duplex is one end of a connection in memory that can be half-closed.
@@ -148,4 +152,29 @@ func TestBlindUnreachable(t *testing.T) {
 		t.Errorf("dialled %q", got)
 	}
 	until(t, "the failure is logged", func() bool { return strings.Contains(p.log.String(), "no way") })
+}
+
+type forbidden struct{}
+
+func (forbidden) Error() string { return "not there" }
+
+func (forbidden) HTTPStatus() int { return 403 }
+
+// A tunnel that may not go where it is to go is told to OnFailure, who thins out
+// what gets into the log.
+func TestBlindForbidden(t *testing.T) {
+	p := newProxy(t, tell)
+	told := make(chan Failure, 1)
+	p.in.OnFailure = func(f Failure) { told <- f }
+	p.in.Dial = func(context.Context, string, string) (net.Conn, error) {
+		return nil, fmt.Errorf("dial: %w", forbidden{})
+	}
+	p.connect("example.org:22", "SSH-2.0-x\r\n").wantEOF()
+	if f := <-told; f.Class != ClassBlindTunnel || !errors.Is(f.Err, forbidden{}) {
+		t.Errorf("told of %+v", f)
+	}
+	until(t, "the tunnel is forgotten", func() bool { return p.open() == 0 })
+	if s := p.log.String(); s != "" {
+		t.Errorf("logged %s", s)
+	}
 }

@@ -217,7 +217,7 @@ func (c *conn) hopeless(b []byte) *http1.Error {
 	switch {
 	case b[0] == 0x16:
 		return &http1.Error{Status: http.StatusBadRequest, Reason: "this is TLS where HTTP was expected; the address of the proxy starts with http://"}
-	case !isTokenByte(b[0]) && b[0] != '\r', b[0] == '\r' && len(b) > 1:
+	case !http1.IsTokenByte(b[0]) && b[0] != '\r', b[0] == '\r' && len(b) > 1:
 		return &http1.Error{Status: http.StatusBadRequest, Reason: "this is not an HTTP request"}
 	case len(b) <= c.limits.Head():
 		return nil

@@ -57,15 +57,17 @@ func (c *crowd) leave(client netip.Addr) {
 	}
 }
 
-// refuse answers with 503 and closes. It does not wait for the client: a new
-// connection has room for the answer. It is closed a moment later, else the
+// refuse answers with a status, and closes. It does not wait for the client: a
+// new connection has room for the answer. It is closed a moment later, else the
 // client could see a reset in place of the answer.
-func (c *crowd) refuse(conn net.Conn, why string) {
-	const status = http.StatusServiceUnavailable
-	body := fmt.Sprintf("warctee: %d %s: %s\n", status, http.StatusText(status), why)
+func (c *crowd) refuse(conn net.Conn, status int, why string) {
+	body, again := refusalText(status, why), ""
+	if status == http.StatusServiceUnavailable {
+		again = "Retry-After: 5\r\n"
+	}
 	conn.SetWriteDeadline(time.Now().Add(lingerTime))
 	_, err := fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"+
-		"Retry-After: 5\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), len(body), body)
+		"%sConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), again, len(body), body)
 	if w, ok := conn.(closeWriter); err != nil || !ok || w.CloseWrite() != nil || !c.part(+1) {
 		conn.Close()
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -157,7 +158,7 @@ func TestParting(t *testing.T) {
 			ours, theirs := newDuplex()
 			defer ours.Close()
 			spy := &closeSpy{duplex: theirs.(*duplex)}
-			go c.refuse(spy, "why") // ends when it is read
+			go c.refuse(spy, http.StatusServiceUnavailable, "why") // ends when it is read
 			client := newClient(t, ours)
 			client.refused("why")
 			synctest.Wait()
@@ -216,4 +217,38 @@ func TestNoDescriptors(t *testing.T) {
 			t.Errorf("closed after %v", took)
 		}
 	})
+}
+
+// TestRefusedAddresses checks that clients that may not connect get to know why,
+// and do not count.
+func TestRefusedAddresses(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewListener(tcp, Limits{MaxConns: 1}, slog.New(slog.DiscardHandler))
+	l.Refuse = func(client net.Addr) string {
+		if strings.HasPrefix(client.String(), "127.0.0.3:") {
+			return "not you"
+		}
+		return ""
+	}
+	srv := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Limits{}, nil, nil)
+	go srv.Serve(l) // stopped by srv.Close
+	defer srv.Close()
+	for range 3 {
+		c := dialFrom(t, l.Addr().String(), "127.0.0.3")
+		c.send("GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n")
+		resp, body := c.answer()
+		if resp.StatusCode != http.StatusForbidden || !resp.Close || resp.Header.Get("Retry-After") != "" || body != "warctee: 403 Forbidden: not you\n" {
+			t.Errorf("got %d %q, fields %v", resp.StatusCode, body, resp.Header)
+		}
+		c.wantEOF()
+	}
+	c := dial(t, l.Addr().String())
+	c.send("GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.want(200, "")
+	if open, refused := l.Connections(); open != 1 || refused != 0 {
+		t.Errorf("%d connections and %d refusals are counted, want 1 and 0", open, refused)
+	}
 }

@@ -131,7 +131,11 @@ func answer(w http.ResponseWriter, r *http.Request, e *http1.Error) {
 		h.Set("Connection", "close")
 	}
 	w.WriteHeader(e.Status)
-	fmt.Fprintf(w, "warctee: %d %s: %s\n", e.Status, http.StatusText(e.Status), e.Reason)
+	io.WriteString(w, refusalText(e.Status, e.Reason))
+}
+
+func refusalText(status int, why string) string {
+	return fmt.Sprintf("warctee: %d %s: %s\n", status, http.StatusText(status), why)
 }
 
 // A responseWriter learns of the hijacking of its connection.

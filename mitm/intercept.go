@@ -150,7 +150,8 @@ func (in *Interceptor) recovered(c *tunnelConn) {
 
 // open finds out what the client speaks.
 func (in *Interceptor) open(c *tunnelConn) {
-	c.SetDeadline(time.Now().Add(cmp.Or(in.PeekTimeout, 5*time.Second)))
+	start, patience := time.Now(), cmp.Or(in.PeekTimeout, 5*time.Second)
+	c.SetDeadline(start.Add(patience))
 	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		c.Close()
 		return
@@ -165,25 +166,19 @@ func (in *Interceptor) open(c *tunnelConn) {
 	case speaksHTTP:
 		in.stats.plain.Add(1)
 		in.serve(c, newConn(c, c.tunnel, in.limits.head()))
+	case isSilent:
+		in.opened(c)
+		in.blind(c, fmt.Sprintf("the client sent nothing for %s", patience), start)
 	default:
 		in.opened(c)
-		in.blind(c, why)
+		in.blind(c, why, start)
 	}
 }
 
 // terminate takes TLS off the tunnel.
 func (in *Interceptor) terminate(c *tunnelConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), in.limits.HeaderTimeout)
-	defer cancel()
 	tc := tls.Server(c, in.tlsConfig)
-	c.turn = &turn{slots: in.handshakes, ctx: ctx}
-	err := c.turn.take()
-	if err == nil {
-		err = tc.HandshakeContext(ctx)
-		c.turn.give()
-	}
-	c.turn = nil
-	if err != nil {
+	if err := in.shake(c, tc); err != nil {
 		in.handshakeFailed(c, err)
 		c.Close() // after the report: Shutdown waits for it
 		return
@@ -197,6 +192,24 @@ func (in *Interceptor) terminate(c *tunnelConn) {
 		return
 	}
 	in.serve(c, newConn(tc, c.tunnel, in.limits.head()))
+}
+
+// shake performs the TLS handshake in its turn, which it gives back also when
+// GetCertificate panics.
+func (in *Interceptor) shake(c *tunnelConn, tc *tls.Conn) error {
+	ctx, cancel := context.WithTimeout(context.Background(), in.limits.HeaderTimeout)
+	defer cancel()
+	c.turn = &turn{slots: in.handshakes, ctx: ctx}
+	c.shaking.Store(true)
+	defer func() {
+		c.shaking.Store(false)
+		c.turn.give()
+		c.turn = nil
+	}()
+	if err := c.turn.take(); err != nil {
+		return err
+	}
+	return tc.HandshakeContext(ctx)
 }
 
 // serve gives the connection, which is c or on top of it, to the server.

@@ -228,3 +228,19 @@ func (f *flood) status(stream uint32) string {
 		}
 	}
 }
+
+// TestLateHandshakeIsToldBeforeTheEnd: a tunnel whose handshake takes too long is
+// open, and Shutdown waits for it, until that has been told.
+func TestLateHandshakeIsToldBeforeTheEnd(t *testing.T) {
+	p := newProxyWithin(t, Limits{HeaderTimeout: 100 * time.Millisecond}, nil)
+	open := make(chan int, 1)
+	p.in.OnFailure = func(Failure) { open <- p.open() }
+	c := p.connect("example.org:443", "\x16\x03\x01\x02\x00\x01\x00")
+	if b, err := io.ReadAll(c.Conn); len(b) > 0 && b[0] != 0x15 {
+		t.Errorf("the client got %q, %v", b, err)
+	}
+	if n := <-open; n != 1 {
+		t.Errorf("%d tunnels were open when it was told", n)
+	}
+	until(t, "the tunnel is closed", func() bool { return p.open() == 0 })
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -13,6 +14,10 @@ import (
 // allow.
 type Listener struct {
 	net.Listener
+	// Refuse, unless nil, says why a client may not connect, who is then
+	// answered with 403; "": it may. It has to be set before Accept is called.
+	Refuse func(client net.Addr) (why string)
+
 	limits  Limits
 	log     *slog.Logger
 	crowd   *crowd
@@ -51,9 +56,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		if l.Refuse != nil {
+			if why := l.Refuse(c.RemoteAddr()); why != "" {
+				l.crowd.refuse(c, http.StatusForbidden, why)
+				continue
+			}
+		}
 		leave, why := l.crowd.enter(addressOf(c))
 		if leave == nil {
-			l.crowd.refuse(c, why)
+			l.crowd.refuse(c, http.StatusServiceUnavailable, why)
 			if n := l.full.count(); n > 0 {
 				l.log.Warn("connections of clients are refused", "why", why, "times", n)
 			}

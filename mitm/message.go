@@ -160,10 +160,6 @@ func badTarget(target string) *http1.Error {
 	}
 }
 
-func isAlphanumeric(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
 // notInAuthority reports whether c cannot stand in the authority of a URI
 // (RFC 3986 §3.2) or IRI.
 func notInAuthority(c rune) bool {
@@ -172,12 +168,7 @@ func notInAuthority(c rune) bool {
 
 func isASCII(c byte) bool { return c < 0x80 }
 
-// isHostByte reports whether net/http lets c pass in a Host field.
-func isHostByte(c byte) bool {
-	return isAlphanumeric(c) || c != 0 && strings.IndexByte("-._~!$&'()*+,;=:[]", c) >= 0
-}
+const hostBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:[]"
 
-// isTokenByte reports whether a method can have c (RFC 9110 §5.6.2).
-func isTokenByte(c byte) bool {
-	return isAlphanumeric(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
+// isHostByte reports whether net/http lets c pass in a Host field.
+func isHostByte(c byte) bool { return strings.IndexByte(hostBytes, c) >= 0 }

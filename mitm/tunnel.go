@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // A tunnelConn is the client's connection below TLS, from the answer to its
@@ -18,9 +19,10 @@ type tunnelConn struct {
 	ctx     context.Context // done when closed
 	onClose func()
 
-	peeked  []byte // of the client; Read returns them first
-	turn    *turn  // in a TLS handshake
-	opening bool   // it is not clear yet what the client speaks; guarded by Interceptor.mu
+	peeked  []byte      // of the client; Read returns them first
+	turn    *turn       // in a TLS handshake
+	shaking atomic.Bool // the same; then it counts when it is closed too
+	opening bool        // it is not clear yet what the client speaks; guarded by Interceptor.mu
 }
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
@@ -37,7 +39,9 @@ func (c *tunnelConn) Read(p []byte) (int, error) {
 
 func (c *tunnelConn) Close() error {
 	err := c.Conn.Close()
-	c.onClose()
+	if !c.shaking.Load() { // crypto/tls closes it when the time is over, before that is told
+		c.onClose()
+	}
 	return err
 }
 
@@ -53,8 +57,9 @@ func (c *tunnelConn) CloseWrite() error {
 type protocol int
 
 const (
-	undecided protocol = iota
-	saysNothing
+	undecided   protocol = iota
+	saysNothing          // and is gone
+	isSilent
 	speaksTLS
 	speaksHTTP
 	speaksOther
@@ -86,7 +91,7 @@ func (c *tunnelConn) peek() (p protocol, why string) {
 			return speaksOther, "not enough of TLS or HTTP"
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			c.peeked = nil
-			return speaksOther, "the client is silent"
+			return isSilent, ""
 		default:
 			return saysNothing, ""
 		}

@@ -22,7 +22,7 @@ func (t *turn) take() error {
 		t.mine = true
 		return nil
 	case <-t.ctx.Done():
-		return fmt.Errorf("%d TLS handshakes with other clients did not leave it its turn in time (--max-handshakes): %w", cap(t.slots), context.Cause(t.ctx))
+		return fmt.Errorf("%d TLS handshakes with other clients did not leave it its turn in time (--max-handshakes)", cap(t.slots))
 	}
 }
 

@@ -69,7 +69,7 @@ func TestHandshakesAtOnce(t *testing.T) {
 		for range len(failures) {
 			told += (<-failures).Err.Error() + "\n"
 		}
-		if !strings.Contains(told, "--max-handshakes") {
+		if !strings.Contains(told, "--max-handshakes") || strings.Contains(told, "context deadline") {
 			t.Errorf("failures: %s", told)
 		}
 		close(slow)
@@ -82,4 +82,26 @@ func TestHandshakesAtOnce(t *testing.T) {
 			t.Errorf("%d turns are taken", n)
 		}
 	})
+}
+
+// TestTurnAfterPanic: a handshake that ends in a panic gives its turn back.
+func TestTurnAfterPanic(t *testing.T) {
+	ca := newAuthority()
+	p := newProxy(t, tell)
+	p.in.Limits.MaxHandshakes = 1
+	p.in.GetCertificate = func(host string) (*tls.Certificate, error) {
+		if host == "broken.example" {
+			panic("no certificate")
+		}
+		return ca.leaf(host)
+	}
+	for range 3 {
+		if _, err := p.tls("example.org:443", &tls.Config{ServerName: "broken.example"}); err == nil {
+			t.Fatal("there is TLS without a certificate")
+		}
+	}
+	if _, err := p.tls("example.org:443", &tls.Config{ServerName: "example.org", RootCAs: ca.roots}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	until(t, "the panics are logged", func() bool { return strings.Count(p.log.String(), "no certificate") >= 3 })
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -14,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +29,7 @@ const maxUsersFile = 1 << 20
 // are kept.
 type Users struct {
 	hashes [][sha256.Size]byte // of NAME:PASSWORD
-	failed denials
+	failed *Denials
 }
 
 // ReadUsers reads a file with a line NAME:PASSWORD for each user. Empty lines
@@ -54,7 +56,7 @@ func ReadUsers(path string, log *slog.Logger) (*Users, error) {
 	if len(text) > maxUsersFile {
 		return nil, fmt.Errorf("%s has more than %d bytes", path, maxUsersFile)
 	}
-	u := &Users{failed: denials{log: log, what: "somebody gave a wrong name or password (--auth)"}}
+	u := &Users{failed: NewDenials(log, "somebody gave a wrong name or password (--auth)")}
 	n := 0
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		n++
@@ -74,7 +76,7 @@ func ReadUsers(path string, log *slog.Logger) (*Users, error) {
 }
 
 // Failed is how often somebody gave a wrong name or password.
-func (u *Users) Failed() int64 { return u.failed.total() }
+func (u *Users) Failed() int64 { return u.failed.Total() }
 
 // admit reports whether a request carries the name and password of a user in
 // field, which is Authorization or Proxy-Authorization (RFC 7617).
@@ -86,7 +88,7 @@ func (u *Users) admit(r *http.Request, field string) bool {
 	if len(values) == 1 && u.know(values[0]) {
 		return true
 	}
-	u.failed.add(r.RemoteAddr)
+	u.failed.Add("client", r.RemoteAddr)
 	return false
 }
 
@@ -105,81 +107,34 @@ func (u *Users) know(credentials string) bool {
 	return known == 1
 }
 
-const (
-	// What a client that is turned away may still send, so that it sees why
-	// before the reset.
-	turnedAwayTime  = 500 * time.Millisecond
-	turnedAwayBytes = 64 << 10
-
-	// So many are told why at one time; others are closed at once.
-	maxTurnedAway = 64
-)
-
-// A ClientListener closes the connections of clients that may not use the proxy.
-type ClientListener struct {
-	net.Listener
+// Clients are the addresses whose clients may use the proxy.
+type Clients struct {
 	allowed []netip.Prefix
-	leaving chan struct{} // a place for each client that is told why
-	denied  denials
+	denied  *Denials
 }
 
-// AllowClients returns a listener that lets the connections from the allowed
-// addresses through. log gets warnings of others.
-func AllowClients(l net.Listener, allowed []netip.Prefix, log *slog.Logger) *ClientListener {
-	return &ClientListener{
-		Listener: l,
-		allowed:  allowed,
-		leaving:  make(chan struct{}, maxTurnedAway),
-		denied:   denials{log: log, what: "a connection from an address that may not use the proxy was closed (--allow-client)"},
+// AllowClients returns the clients with the allowed addresses. log gets warnings
+// of others.
+func AllowClients(allowed []netip.Prefix, log *slog.Logger) *Clients {
+	return &Clients{allowed, NewDenials(log, "a connection from an address that may not use the proxy was closed (--allow-client)")}
+}
+
+// Denied is how many clients may not use the proxy, of those that
+// [Clients.Refuse] was asked about.
+func (c *Clients) Denied() int64 { return c.denied.Total() }
+
+// Refuse says why a client that has connected may not use the proxy; "": it may.
+func (c *Clients) Refuse(client net.Addr) (why string) {
+	if c.allows(client) {
+		return ""
 	}
+	c.denied.Add("client", client)
+	return "clients with your address may not use this proxy (--allow-client)"
 }
 
-// Denied is how many connections were closed.
-func (l *ClientListener) Denied() int64 { return l.denied.total() }
-
-// Accept returns the next connection of a client that is allowed.
-func (l *ClientListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil || l.allows(c.RemoteAddr()) {
-			return c, err
-		}
-		l.denied.add(c.RemoteAddr().String())
-		select {
-		case l.leaving <- struct{}{}:
-			go func() { // ends after turnedAwayTime
-				turnAway(c)
-				<-l.leaving
-			}()
-		default:
-			c.Close()
-		}
-	}
-}
-
-func (l *ClientListener) allows(client net.Addr) bool {
+func (c *Clients) allows(client net.Addr) bool {
 	addr, ok := addrOf(client.String())
-	for _, p := range l.allowed {
-		if ok && p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
-
-// turnAway says why, and closes the connection.
-func turnAway(c net.Conn) {
-	defer c.Close()
-	e := refuse(http.StatusForbidden, "clients with your address may not use this proxy (--allow-client)")
-	answer := e.response(nil)
-	answer.Close = true
-	c.SetDeadline(time.Now().Add(turnedAwayTime))
-	if answer.Write(c) != nil {
-		return
-	}
-	if w, ok := c.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
-		io.CopyN(io.Discard, c, turnedAwayBytes)
-	}
+	return ok && slices.ContainsFunc(c.allowed, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // addrOf is the address in HOST:PORT, in the form that is compared.
@@ -215,34 +170,37 @@ func ParseAddresses(text string) (netip.Prefix, error) {
 // denialsEvery is how often the same kind of denial is logged.
 const denialsEvery = time.Minute
 
-// denials counts what was denied, and tells of it now and then: whoever can
-// reach the proxy must not be able to fill its log.
-type denials struct {
+// Denials counts what was denied, and warns of it now and then: whoever can
+// reach the proxy must not be able to fill its log. Each is told with the level
+// debug.
+type Denials struct {
 	log  *slog.Logger
 	what string
 
 	mu    sync.Mutex
-	last  time.Time // when it was told
-	since int64     // not told yet
+	last  time.Time // of the last warning
+	since int64     // those that it did not tell of
 	all   int64
 }
 
-func (d *denials) add(client string) {
+// NewDenials returns a counter of what happened so often.
+func NewDenials(log *slog.Logger, what string) *Denials { return &Denials{log: log, what: what} }
+
+// Add counts one more. args describe it, as in [slog.Logger.Warn].
+func (d *Denials) Add(args ...any) {
 	d.mu.Lock()
 	d.all++
 	d.since++
-	n := d.since
-	tell := d.last.IsZero() || time.Since(d.last) >= denialsEvery
-	if tell {
-		d.last, d.since = time.Now(), 0
+	n, level := d.since, slog.LevelDebug
+	if d.last.IsZero() || time.Since(d.last) >= denialsEvery {
+		d.last, d.since, level = time.Now(), 0, slog.LevelWarn
 	}
 	d.mu.Unlock()
-	if tell {
-		d.log.Warn(d.what, "client", client, "times", n)
-	}
+	d.log.Log(context.Background(), level, d.what, append(args, "times", n)...)
 }
 
-func (d *denials) total() int64 {
+// Total is how many there were.
+func (d *Denials) Total() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.all

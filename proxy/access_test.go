@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -130,13 +128,13 @@ func TestUsers(t *testing.T) {
 func TestDenialsAreToldNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		d := denials{log: slog.New(slog.NewTextHandler(&log, nil)), what: "no"}
+		d := NewDenials(slog.New(slog.NewTextHandler(&log, nil)), "no")
 		for range 1000 {
-			d.add("192.0.2.1:99")
+			d.Add("client", "192.0.2.1:99")
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "client=192.0.2.1:99 times=600") || d.total() != 1000 {
-			t.Errorf("of %d denials the log tells %d times:\n%s", d.total(), n, &log)
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "client=192.0.2.1:99 times=600") || d.Total() != 1000 {
+			t.Errorf("of %d denials the log tells %d times:\n%s", d.Total(), n, &log)
 		}
 	})
 }
@@ -160,6 +158,7 @@ func TestWhoHasToSayWhoItIs(t *testing.T) {
 		{"in a tunnel", "example.org:443", "GET", "/", "", 200},
 		{"in a tunnel, absolute", "example.org:443", "GET", "https://example.org/", "", 200},
 		{"for the proxy", "", "GET", "/", "", 299},
+		{"for the proxy, TRACE", "", "TRACE", "/", "", 299},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tr := &transport{}
@@ -193,71 +192,26 @@ func TestWhoHasToSayWhoItIs(t *testing.T) {
 }
 
 func TestAllowClients(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var log bytes.Buffer
-	l := AllowClients(inner, []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, slog.New(slog.NewTextHandler(&log, nil)))
-	accepted := make(chan string, 10)
-	done := make(chan struct{})
-	go func() { // ends when the listener is closed
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c.RemoteAddr().String()
-			c.Close()
-		}
-	}()
-	dial := func(from string) net.Conn {
-		t.Helper()
-		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
+	c := AllowClients([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
-		c := dial("127.0.0.3")
-		fmt.Fprintf(c, "GET http://example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n")
-		b, err := io.ReadAll(c)
-		if answer := string(b); err != nil || !strings.HasPrefix(answer, "HTTP/1.1 403 Forbidden\r\n") || !strings.Contains(answer, "(--allow-client)\n") || !strings.Contains(answer, "Connection: close\r\n") {
-			t.Errorf("who is not allowed gets %q, %v", answer, err)
+		if why := c.Refuse(&net.TCPAddr{IP: net.IPv4(192, 0, 3, 1), Port: 99}); !strings.Contains(why, "(--allow-client)") {
+			t.Errorf("who is not allowed is told %q", why)
 		}
-		c.Close()
-	}
-	c := dial("127.0.0.2")
-	if got := <-accepted; got != c.LocalAddr().String() {
-		t.Errorf("accepted %s, want %s", got, c.LocalAddr())
-	}
-	c.Close()
-	// More than can be told why at once.
-	var conns []net.Conn
-	for range 2 * maxTurnedAway {
-		conns = append(conns, dial("127.0.0.3"))
-	}
-	for _, c := range conns {
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := io.Copy(io.Discard, c); os.IsTimeout(err) {
-			t.Fatal("a connection is neither served nor closed")
+		if why := c.Refuse(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 99}); why != "" {
+			t.Errorf("who is allowed is told %q", why)
 		}
-		c.Close()
 	}
-	l.Close()
-	<-done
-	if got := l.Denied(); got != int64(3+len(conns)) || len(accepted) > 0 {
-		t.Errorf("%d connections are counted as denied, %d more accepted", got, len(accepted))
+	if c.Denied() != 3 {
+		t.Errorf("%d are counted", c.Denied())
 	}
-	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "client=127.0.0.3:") {
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "client=192.0.3.1:99") {
 		t.Errorf("the log has %d lines:\n%s", n, &log)
 	}
 }
 
 func TestAllows(t *testing.T) {
-	l := AllowClients(nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10")}, quiet)
+	l := AllowClients([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10")}, quiet)
 	for client, want := range map[string]bool{
 		"192.0.2.9:1": true, "[::ffff:192.0.2.9]:1": true, "[2001:db8::9]:1": true, "[fe80::1%eth0]:1": true,
 		"192.0.3.1:1": false, "127.0.0.1:1": false, "[::1]:1": false, "[2001:db9::1]:1": false,

@@ -28,6 +28,8 @@ var meanings = []meaning{
 	{netip.MustParsePrefix("fe80::/10"), reserved, "a link-local address"},
 	{netip.MustParsePrefix("fd00:ec2::/32"), reserved, "that of the metadata service of a cloud"},
 	{netip.MustParsePrefix("fd20:ce::254/128"), reserved, "that of the metadata service of a cloud"},
+	{netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), reserved, "that of the metadata service of a cloud"},
+	{netip.MustParsePrefix("192.0.0.192/32"), reserved, "that of the metadata service of a cloud"},
 	{netip.MustParsePrefix("100.100.100.200/32"), reserved, "that of the metadata service of a cloud"},
 	{netip.MustParsePrefix("168.63.129.16/32"), reserved, "that of the metadata service of a cloud"},
 	{netip.MustParsePrefix("224.0.0.0/4"), reserved, "a multicast address"},

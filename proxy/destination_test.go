@@ -34,7 +34,7 @@ func TestAddresses(t *testing.T) {
 
 		"127.0.0.1": private, "127.255.255.255": private, "::1": private, "::ffff:127.0.0.1": private, "::ffff:7f00:1": private,
 		"10.1.2.3": private, "172.16.0.1": private, "172.31.255.255": private, "192.168.1.1": private, "100.64.0.1": private, "198.18.0.1": private,
-		"192.0.0.192": private, "240.0.0.1": private, "fd12::1": private, "fc00::1": private, "fec0::1": private,
+		"192.0.0.191": private, "fd00:c1::a9fe:a9ff": private, "240.0.0.1": private, "fd12::1": private, "fc00::1": private, "fec0::1": private,
 		"64:ff9b::10.0.0.1": private, "64:ff9b::a00:1": private, "64:ff9b:1::1": private, "2002:a00:1::1": private, "2002:7f00:1::": private,
 		"::10.0.0.1": private, "::ffff:0:10.0.0.1": private, "2001:0:a00:1::1": private, "2001:0:808:808::f5ff:fffe": private,
 		"2001:db8::5efe:10.0.0.1": private, "2001:db8::200:5efe:10.0.0.1": private,
@@ -45,6 +45,7 @@ func TestAddresses(t *testing.T) {
 		"2001:0:808:808::5601:5601": reserved, "2001:db8::5efe:169.254.169.254": reserved,
 		"fe80::1": reserved, "fe80::1%eth0": reserved, "febf::1": reserved,
 		"fd00:ec2::254": reserved, "fd20:ce::254": reserved, "100.100.100.200": reserved, "::ffff:100.100.100.200": reserved, "168.63.129.16": reserved,
+		"fd00:c1::a9fe:a9fe": reserved, "192.0.0.192": reserved, "::ffff:192.0.0.192": reserved,
 		"224.0.0.1": reserved, "239.255.255.250": reserved, "ff02::1": reserved, "255.255.255.255": reserved,
 	} {
 		to := netip.AddrPortFrom(netip.MustParseAddr(text), 443)

@@ -14,6 +14,7 @@ import (
 type Pages struct {
 	CACertificate []byte     // PEM
 	Status        func() any // becomes JSON; must hold no secrets
+	State         func() State
 	Version       string
 	Dir           string // of the archive
 
@@ -22,18 +23,31 @@ type Pages struct {
 	Users  *Users   // who may look from other machines; nil: nobody
 }
 
+// State is what the front page tells of the recording.
+type State struct {
+	Word   string // recording, paused or stopped
+	Why    string // of the latter; may be empty
+	Counts []Count
+}
+
+// A Count is how many there are of something.
+type Count struct {
+	Name string
+	N    int64
+}
+
 // Handler serves /, /ca.pem and /status to requests that are for the proxy
 // itself. A web site must not get at them through the browser of somebody who
 // has it open: so the request has to name the proxy as its host (DNS
 // rebinding), other sites can neither read nor frame the answer, and the status
-// is not even sent to them.
+// and state are not even sent to them.
 func (p Pages) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.front)
 	mux.HandleFunc("GET /ca.pem", p.certificate)
 	mux.HandleFunc("GET /status", p.status)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, refuse(http.StatusNotFound, "this is a proxy: set it as the HTTP proxy of your program, or open / for help"))
+		answer(w, r, refuse(http.StatusNotFound, "this is a proxy: set it as the HTTP proxy of your program, or open / for help"))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -44,7 +58,7 @@ func (p Pages) Handler() http.Handler {
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
 		if err := p.refuse(r); err != nil {
-			answer(w, err)
+			answer(w, r, err)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -68,10 +82,17 @@ func (p Pages) refuse(r *http.Request) *refusal {
 	default:
 		return refuse(http.StatusForbidden, "the pages of this proxy can be opened on its own machine only (or with a password: --auth)")
 	}
-	if from := r.Header.Get("Sec-Fetch-Site"); r.URL.Path == "/status" && from != "" && from != "none" && from != "same-origin" {
+	if r.URL.Path == "/status" && isFromOtherSite(r) {
 		return refuse(http.StatusForbidden, "the status is not for other sites")
 	}
 	return nil
+}
+
+// isFromOtherSite reports whether a browser says that another site has led it
+// here.
+func isFromOtherSite(r *http.Request) bool {
+	from := r.Header.Get("Sec-Fetch-Site")
+	return from != "" && from != "none" && from != "same-origin"
 }
 
 // isHost reports whether a Host field names the proxy. An address can be what
@@ -131,13 +152,17 @@ var frontPage = template.Must(template.New("front").Parse(`<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
 <title>warctee</title>
-<style>body { font: 16px/1.5 sans-serif; max-width: 40em; margin: 3em auto; padding: 0 1em } code { background: #eee; padding: .1em .3em }</style>
+<style>body { font: 16px/1.5 sans-serif; max-width: 40em; margin: 3em auto; padding: 0 1em } code { background: #eee; padding: .1em .3em } td + td { text-align: right; padding-left: 1em }</style>
 <h1>warctee</h1>
 <p>This is a recording proxy, version {{.Version}}. What passes through it is written to WARC files in <code>{{.Dir}}</code>.</p>
-<ul>
+{{with .State}}<p><strong>State: {{.Word}}</strong>{{with .Why}}: {{.}}{{end}}</p>
+<table>
+{{range .Counts}}<tr><td>{{.Name}}</td><td>{{.N}}</td></tr>
+{{end}}</table>
+{{end}}<ul>
 <li>Set <code>http://{{.Host}}</code> as the HTTP and HTTPS proxy of your browser or program.</li>
 <li>Let it trust <a href="/ca.pem">the certificate of this installation</a>; without it https sites show a warning.</li>
-<li><a href="/status">Status</a>: what has been recorded so far, as JSON.</li>
+<li><a href="/status">Status</a>: all that can be told of it now, as JSON.</li>
 </ul>
 <pre>curl -x http://{{.Host}} --cacert ca.pem https://example.com/</pre>
 </html>
@@ -145,8 +170,14 @@ var frontPage = template.Must(template.New("front").Parse(`<!DOCTYPE html>
 
 func (p Pages) front(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	var state *State // left out where another site has led here: as with the status
+	if !isFromOtherSite(r) {
+		s := p.State()
+		state = &s
+	}
 	frontPage.Execute(w, struct {
 		Pages
-		Host string
-	}{p, r.Host})
+		State *State
+		Host  string
+	}{p, state, r.Host})
 }

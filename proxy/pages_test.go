@@ -14,6 +14,9 @@ import (
 func testPages(u *Users) http.Handler {
 	return Pages{
 		CACertificate: []byte("PEM"), Status: func() any { return map[string]int{"responses": 3} }, Version: "1<2", Dir: "/w<b>",
+		State: func() State {
+			return State{Word: "paused", Why: "no space in /w<b>", Counts: []Count{{"responses", 7}, {"lost & gone", 1}}}
+		},
 		Listen: &net.TCPAddr{IP: net.IPv4zero, Port: 8000}, Host: "proxy.example", Users: u,
 	}.Handler()
 }
@@ -156,5 +159,30 @@ func TestPagesAndOtherSites(t *testing.T) {
 	testPages(nil).ServeHTTP(w, r)
 	if w.Code < 400 {
 		t.Errorf("OPTIONS: status %d", w.Code)
+	}
+}
+
+// The front page tells how the recording is getting on, and runs nothing.
+func TestFrontPage(t *testing.T) {
+	w := httptest.NewRecorder()
+	testPages(nil).ServeHTTP(w, pageRequest("/"))
+	page := w.Body.String()
+	for _, text := range []string{
+		"<strong>State: paused</strong>: no space in /w&lt;b&gt;</p>", "<td>responses</td><td>7</td>", "<td>lost &amp; gone</td><td>1</td>",
+		"version 1&lt;2.", "<code>/w&lt;b&gt;</code>", "http://localhost:8000", "</html>",
+	} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page does not say %q:\n%s", text, page)
+		}
+	}
+	r := pageRequest("/")
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	w = httptest.NewRecorder()
+	testPages(nil).ServeHTTP(w, r)
+	if strings.Contains(w.Body.String(), "State") || !strings.Contains(w.Body.String(), "</html>") {
+		t.Errorf("what another site leads to is\n%s", w.Body)
+	}
+	if lower := strings.ToLower(page); strings.Contains(lower, "<script") || strings.Contains(lower, "<b>") {
+		t.Errorf("the page has what it should not have:\n%s", page)
 	}
 }

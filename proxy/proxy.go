@@ -132,7 +132,7 @@ func (p *proxy) hijack(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 // ServeHTTP answers one request of a client.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := p.direct(r); err != nil {
-		answer(w, err)
+		answer(w, r, err)
 		if p.OnRefusal != nil && err.status != http.StatusProxyAuthRequired {
 			p.OnRefusal(r, err.class, err.status, err.reason)
 		}
@@ -180,12 +180,12 @@ func (p *proxy) direct(r *http.Request) *refusal {
 			return err
 		}
 		return p.judge(authority)
+	case forProxy && !inTunnel:
+		return nil // Local answers whatever it is: nobody has had to say who it is
 	case r.Method == http.MethodTrace:
 		return refuse(http.StatusMethodNotAllowed, "TRACE is not forwarded")
 	case inTunnel:
 		return directInTunnel(r, authority, encrypted)
-	case forProxy:
-		return nil
 	}
 	if err := checkAbsolute(r); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/netip"
 	"strings"
 	"testing"
@@ -98,6 +99,8 @@ func TestWhereRequestsGo(t *testing.T) {
 		{"another scheme", "", false, "GET", "ftp://example.org/", "example.org", 400, "", "ftp"},
 		{"bad host", "", false, "GET", "http://127.1/", "127.1", 400, "", "127.1"},
 		{"local", "", false, "GET", "/", "127.0.0.1:8000", 299, "", ""},
+		{"local TRACE", "", false, "TRACE", "/", "127.0.0.1:8000", 299, "", ""},
+		{"TRACE in a tunnel", "example.org:443", true, "TRACE", "/", "example.org", 405, "", "TRACE"},
 		{"TRACE", "", false, "TRACE", "http://example.org/", "example.org", 405, "", "TRACE"},
 		{"tunnel", "example.org:443", true, "GET", "/a", "example.org", 200, "https://example.org:443/a", ""},
 		{"tunnel, port named", "example.org:443", true, "GET", "/a", "Example.org:443", 200, "https://example.org:443/a", ""},
@@ -137,6 +140,36 @@ func TestWhereRequestsGo(t *testing.T) {
 				t.Errorf("the answer %q does not name %q", w.Body, test.mentionedReason)
 			}
 		})
+	}
+}
+
+// A refusal over HTTP/2 ends its stream, not the connection and the streams of
+// others.
+func TestRefusalKeepsHTTP2(t *testing.T) {
+	srv := httptest.NewUnstartedServer(New(Options{
+		Tunnel: func(context.Context) (string, bool, bool) { return "example.org:443", true, true },
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	client := srv.Client()
+	client.Transport.(*http.Transport).MaxConnsPerHost = 1
+	for i := range 3 {
+		r, err := http.NewRequest("GET", srv.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reused := false
+		r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}))
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusMisdirectedRequest || resp.ProtoMajor != 2 || reused != (i > 0) {
+			t.Errorf("request %d: %s over %s, connection used again: %t", i, resp.Status, resp.Proto, reused)
+		}
 	}
 }
 

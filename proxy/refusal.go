@@ -87,13 +87,15 @@ func (e *refusal) response(r *http.Request) *http.Response {
 	}
 }
 
-// answer writes a refusal and closes the connection: what follows on it would
-// be about something else.
-func answer(w http.ResponseWriter, e *refusal) {
+// answer writes a refusal and closes the connection, unless there are other
+// streams on it: what follows would be about something else.
+func answer(w http.ResponseWriter, r *http.Request, e *refusal) {
 	for name, values := range e.header() {
 		w.Header()[name] = values
 	}
-	w.Header().Set("Connection", "close")
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 	w.WriteHeader(e.status)
 	io.WriteString(w, e.body())
 }

@@ -96,10 +96,10 @@ func openStore(path string) (*store, error) {
 	case err == nil:
 		return s, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
-		err = errors.New("another process is using it; stop that one or choose another file (--dedup)")
+		err = errors.New("another process is using it; stop that one or name another file")
 	case !isDatabase(path):
 		s.abandon()
-		return nil, fmt.Errorf("it is not a dedup index, nor a damaged one; name another file")
+		return nil, fmt.Errorf("it is not a dedup index, nor a damaged one: remove or rename it, or name another file")
 	case !errors.Is(err, errCorrupt) && !errors.As(err, &system):
 		err = fmt.Errorf("%w: %w", errCorrupt, err) // bbolt does not like what is in the file
 	}

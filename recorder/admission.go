@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -12,11 +14,16 @@ import (
 const (
 	classStopped = "stopped"
 	classPaused  = "paused"
+	classCrowded = "crowded"
 )
 
 const (
 	admissionWait = 30 * time.Second
-	longAfter     = 10 * time.Second // from the head of the response
+	longAfter     = 10 * time.Second // from the admission
+
+	// minWaiting is how many requests may wait for their admission where there
+	// are not more slots. One of HTTP/2 takes 15 KB, and twice its head.
+	minWaiting = 4096
 )
 
 // slots count exchanges.
@@ -48,17 +55,42 @@ var (
 	errTooManyLong = errors.New("too many long exchanges and WebSockets are open already")
 )
 
-// admit waits for a slot. Back-pressure is here and nowhere else.
-func (r *Recorder) admit(ctx context.Context) error {
+// admit takes a place at the origin with that key and a slot, and waits where
+// they are not to be had at once. Back-pressure is here and nowhere else. head
+// is how many bytes the request takes meanwhile.
+func (r *Recorder) admit(ctx context.Context, key string, head int) error {
 	if err := r.unavailable(); err != nil {
 		return err
 	}
 	if err := r.space.crowded(); err != nil {
-		return admissionError("busy", err)
+		return admissionError(classCrowded, err)
 	}
-	if r.short.tryTake() {
+	places := r.pool.places
+	turn := places.queue(key)
+	if turn == nil && r.short.tryTake() {
 		return nil
 	}
+	defer r.waiting.Add(-1)
+	if r.waiting.Add(1) > r.maxWaiting {
+		places.leave(key, turn)
+		return admissionError(classCrowded, fmt.Errorf("%d requests wait for others to end already (--max-in-flight)", r.maxWaiting))
+	}
+	r.space.heads.Add(int64(head))
+	defer r.space.heads.Add(-int64(head))
+	if turn != nil {
+		if err := r.awaitPlace(ctx, key, turn); err != nil {
+			places.leave(key, turn)
+			return err
+		}
+	}
+	if err := r.waitForSlot(ctx); err != nil {
+		places.give(key, false)
+		return err
+	}
+	return nil
+}
+
+func (r *Recorder) waitForSlot(ctx context.Context) error {
 	if err := r.awaitSlot(ctx); err != nil {
 		return err
 	}
@@ -69,15 +101,29 @@ func (r *Recorder) admit(ctx context.Context) error {
 	return nil
 }
 
+func (r *Recorder) awaitPlace(ctx context.Context, key string, turn <-chan struct{}) error {
+	return r.await(ctx, turn, func() error {
+		return fmt.Errorf("%d exchanges with this origin are under way already and it was not this one's turn within %s (--max-connections-per-origin, --max-in-flight)", r.pool.places.used(key), admissionWait)
+	})
+}
+
 func (r *Recorder) awaitSlot(ctx context.Context) error {
+	return r.await(ctx, r.short.free, func() error {
+		return fmt.Errorf("%d exchanges are under way already and it was not this one's turn within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait)
+	})
+}
+
+// await receives from ready, or says why it makes no sense any more; busy says
+// so when it has taken too long.
+func (r *Recorder) await(ctx context.Context, ready <-chan struct{}, busy func() error) error {
 	wait := time.NewTimer(admissionWait)
 	defer wait.Stop()
 	for {
 		select {
-		case <-r.short.free:
+		case <-ready:
 			return nil
 		case <-wait.C:
-			return admissionError("busy", fmt.Errorf("%d exchanges are under way already and none ended within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait))
+			return admissionError("busy", busy())
 		case <-r.closing:
 			return admissionError("shutting-down", errClosed)
 		case <-r.standsStill():
@@ -100,14 +146,38 @@ func (r *Recorder) unavailable() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.still.stopped; err != nil {
-		return admissionError(classStopped, fmt.Errorf("recording has stopped: %w", err))
+		return admissionError(classStopped, fmt.Errorf("recording has stopped: %w", r.forClients(err)))
 	}
 	if err := r.still.reason(); err != nil {
-		e := admissionError(classPaused, fmt.Errorf("recording is paused: %w", err))
+		e := admissionError(classPaused, fmt.Errorf("recording is paused: %w", r.forClients(err)))
 		e.Retry = pauseHint
 		return e
 	}
 	return nil
+}
+
+// A toldError says in other words what an error is.
+type toldError struct {
+	error
+	words string
+}
+
+func (e *toldError) Error() string { return e.words }
+
+func (e *toldError) Unwrap() error { return e.error }
+
+// forClients words an error of the archive so that it does not tell where in
+// the file system that is: clients may be far away.
+func (r *Recorder) forClients(err error) error {
+	words := err.Error()
+	for _, dir := range []string{r.dir, r.options.Dir} {
+		if filepath.IsAbs(dir) && dir != filepath.Dir(dir) {
+			words = strings.ReplaceAll(words, dir+string(filepath.Separator), "")
+			words = strings.ReplaceAll(words, "the directory "+dir, "the archive's directory")
+			words = strings.ReplaceAll(words, dir, "the archive's directory")
+		}
+	}
+	return &toldError{err, words}
 }
 
 func admissionError(class string, err error) *Error {

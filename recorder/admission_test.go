@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,13 +60,13 @@ func TestAdmissionWaitsForASlot(t *testing.T) {
 		if n := r.Status().InFlight; n != 1 {
 			t.Errorf("%d exchanges are under way, want 1", n)
 		}
-		time.Sleep(20 * time.Second)
+		time.Sleep(longAfter / 2)
 		close(gates["/a"])
 		if got := <-a; got.err != nil || got.body != "this is /a" {
 			t.Errorf("first: %+v", got)
 		}
-		if got := <-b; got.err != nil || got.body != "this is /b" || got.at != 20*time.Second {
-			t.Errorf("second: %+v, want it right after the first, at 20 s", got)
+		if got := <-b; got.err != nil || got.body != "this is /b" || got.at != longAfter/2 {
+			t.Errorf("second: %+v, want it right after the first, at %s", got, longAfter/2)
 		}
 		closeForTest(t, r)
 		if n := count(archive(t, r), "response"); n != 2 {
@@ -77,7 +78,8 @@ func TestAdmissionWaitsForASlot(t *testing.T) {
 func TestAdmissionRefusesAfter30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gates := gatedOrigin{"/a": make(chan struct{})}
-		r := openForTest(t, Options{Dial: originHandler(t, gates.ServeHTTP), MaxInFlight: 1})
+		r := openForTest(t, Options{Dial: originHandler(t, gates.ServeHTTP), MaxInFlight: 1, MaxLong: 1})
+		r.long.tryTake() // there is no room among the long ones
 		a := fetchAside(r, "http://origin/a")
 		synctest.Wait()
 		b := <-fetchAside(r, "http://origin/b")
@@ -102,6 +104,7 @@ func TestAdmissionRefusesAfter30Seconds(t *testing.T) {
 			t.Error(got.err)
 		}
 		mustFetch(t, r, "http://origin/d")
+		r.long.give()
 		closeForTest(t, r)
 		if s := r.Status(); s.Failures != 2 || s.Responses != 2 || s.InFlight != 0 {
 			t.Errorf("status %+v", s)
@@ -109,7 +112,7 @@ func TestAdmissionRefusesAfter30Seconds(t *testing.T) {
 	})
 }
 
-// The slot of a long exchange is free 10 s after its head, so that whoever
+// The slot of a long exchange is free 10 s after its admission, so that whoever
 // waits for something else can do so.
 func TestAdmissionOfLongExchanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,21 +152,62 @@ func TestAdmissionOfLongExchanges(t *testing.T) {
 	})
 }
 
-// Before its head is there an exchange is not a long one, however long it
-// takes.
-func TestAdmissionKeepsTheSlotBeforeTheHead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gates := gatedOrigin{"/a": make(chan struct{})}
-		r := openForTest(t, Options{Dial: originHandler(t, gates.ServeHTTP)})
-		a := fetchAside(r, "http://origin/a")
-		time.Sleep(2 * longAfter)
-		if s := r.Status(); s.Long != 0 || s.InFlight != 1 {
-			t.Errorf("%d long exchanges and %d others, want 0 and 1", s.Long, s.InFlight)
-		}
-		close(gates["/a"])
-		<-a
-		closeForTest(t, r)
-	})
+// Only so many may wait, be it for a slot or for a place at an origin: the next
+// is refused at once, and the log tells one such refusal in a second.
+func TestAdmissionOfTooMany(t *testing.T) {
+	for _, o := range []Options{{MaxInFlight: 1}, {MaxConnsPerOrigin: 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			var told []Failure
+			gates := gatedOrigin{"/a": make(chan struct{})}
+			o.Dial = originHandler(t, gates.ServeHTTP)
+			o.OnFailure = func(f Failure) { told = append(told, f) }
+			r := openForTest(t, o)
+			if r.maxWaiting != minWaiting {
+				t.Errorf("%d may wait, want %d", r.maxWaiting, minWaiting)
+			}
+			r.maxWaiting = 2
+			all := []<-chan result{fetchAside(r, "http://origin/a")}
+			synctest.Wait()
+			before := r.Status().SpoolMemory
+			for range r.maxWaiting {
+				all = append(all, fetchAside(r, "http://origin/b?"+strings.Repeat("x", 1000)))
+			}
+			synctest.Wait()
+			if got := r.Status().SpoolMemory - before; got < 2000 || got > 3000 {
+				t.Errorf("those who wait take %d bytes, want those of their heads", got)
+			}
+			for range 10 {
+				got := <-fetchAside(r, "http://origin/c")
+				wantRefusal(t, got.err, PhaseAdmission, http.StatusServiceUnavailable)
+				if got.err == nil || got.at != 0 || !strings.Contains(got.err.Error(), "2 requests wait") {
+					t.Errorf("after %s: %v, want a refusal at once", got.at, got.err)
+				}
+			}
+			if len(told) != 1 || told[0].Class != "crowded" {
+				t.Errorf("told of %+v, want one refusal", told)
+			}
+			close(gates["/a"])
+			for _, done := range all {
+				if got := <-done; got.err != nil {
+					t.Error(got.err)
+				}
+			}
+			mustFetch(t, r, "http://origin/d")
+			wantAllGivenBack(t, r)
+			if n := count(archive(t, r), "response"); n != 4 {
+				t.Errorf("%d responses are recorded, want 4", n)
+			}
+		})
+	}
+}
+
+// Where there are more slots, as many may wait.
+func TestAdmissionOfMany(t *testing.T) {
+	r := openForTest(t, Options{MaxInFlight: 2 * minWaiting})
+	if r.maxWaiting != 2*minWaiting {
+		t.Errorf("%d may wait, want %d", r.maxWaiting, 2*minWaiting)
+	}
+	closeForTest(t, r)
 }
 
 func TestCloseWaitsForExchanges(t *testing.T) {

@@ -1,17 +1,13 @@
 package recorder
 
-import (
-	"fmt"
-	"runtime/debug"
-
-	"github.com/warctee/warctee/warc"
-)
+import "github.com/warctee/warctee/warc"
 
 // keepBadReply records an exchange whose origin has answered with something
 // that is no reply: the request, and what came instead. That is a resource with
 // a URI of its own, so that no reader takes it for a response, and nothing
 // replays it as one.
 func (x *exchange) keepBadReply(e *Error) {
+	x.bodyEnded()
 	x.freePlace()
 	go func() { // ends by itself; Recorder.Close waits for it
 		c, err := x.packBadReply(e)
@@ -29,7 +25,7 @@ func (x *exchange) keepBadReply(e *Error) {
 func (x *exchange) packBadReply(e *Error) (c *capture, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error: %v\n%s", p, debug.Stack())
+			err = x.r.internalError(p)
 		}
 		if err != nil && c != nil {
 			c.release()
@@ -52,6 +48,7 @@ func (x *exchange) packBadReply(e *Error) (c *capture, err error) {
 	addTruncated(h, e.cut)
 	h.Add("Content-Type", "application/octet-stream")
 	c.response.length = int64(len(e.instead))
+	c.weigh(len(x.sent.head) + len(e.instead))
 
 	c.packRequest()
 	c.response.pack(x.r, e.instead, nil)

@@ -8,6 +8,10 @@ import (
 	"github.com/warctee/warctee/dedup"
 )
 
+// commitEvery is the least time between two commits: each one costs two fsyncs,
+// and writes whole pages for the few entries that it has in each.
+const commitEvery = time.Second
+
 // A committer makes originals known to the index, in its own goroutine and
 // after they are durable: the index is never ahead of the archive, and the
 // writer never waits for it.
@@ -54,20 +58,33 @@ func (c *committer) close() error {
 func (c *committer) run() {
 	defer close(c.ended)
 	for {
-		changed := c.changed
-		var again <-chan time.Time
-		if c.err != nil {
-			changed, again = nil, time.After(retryEvery)
-		}
 		select {
-		case <-changed:
+		case <-c.changed:
 			c.commitAll()
-		case <-again:
-			c.commitAll()
+			c.rest()
 		case <-c.closing:
 			c.commitAll()
 			return
 		}
+	}
+}
+
+// rest waits before the next commit.
+func (c *committer) rest() {
+	for {
+		wait := commitEvery
+		if c.err != nil {
+			wait = retryEvery
+		}
+		select {
+		case <-time.After(wait):
+		case <-c.closing:
+			return
+		}
+		if c.err == nil {
+			return
+		}
+		c.commitAll()
 	}
 }
 

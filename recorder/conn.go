@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -38,6 +37,7 @@ type originConn struct {
 	nc      net.Conn // writes: the exchange's RoundTrip and upload
 	buf     []byte
 	small   []byte // the usual buf, while buf is one of bigBuffers
+	grown   int64  // what buf takes beyond the usual, counted as heads
 	busy    bool   // a body comes in pieces that fill the small one
 	r, w    int    // buf[r:w] has been read from nc and not used yet
 	scanned int    // of buf[r:w], for a head that is not whole yet
@@ -117,8 +117,9 @@ func (c *originConn) abort() {
 func (c *originConn) serve() {
 	defer func() {
 		if p := recover(); p != nil {
-			c.failAttempt(fmt.Errorf("internal error: %v\n%s", p, debug.Stack()))
+			c.failAttempt(p)
 		}
+		c.weighGrowth(0)
 		if !c.handedOver {
 			c.close()
 			c.pool.forget(c)
@@ -129,15 +130,15 @@ func (c *originConn) serve() {
 }
 
 // failAttempt ends the exchange of a connection that panicked.
-func (c *originConn) failAttempt(err error) {
+func (c *originConn) failAttempt(p any) {
 	c.mu.Lock()
 	a := c.attempt
 	c.mu.Unlock()
 	if a == nil {
 		return
 	}
-	a.x.r.log.Error("exchange failed", "url", a.x.uri, "error", err)
-	a.deliver(event{err: &Error{Phase: PhaseReply, Class: "internal", Status: http.StatusInternalServerError, Err: errors.New("internal error, see the log")}})
+	err := a.x.r.internalError(p)
+	a.deliver(event{err: &Error{Phase: PhaseReply, Class: "internal", Status: http.StatusInternalServerError, Err: err}})
 	if a.x.received != nil {
 		a.x.endBody(a.upload.stop(), "unspecified", a.x.bodyEnded(), err)
 		a.x.freePlace()
@@ -228,6 +229,7 @@ func (c *originConn) fill() error {
 		grown := c.buf
 		if c.r == 0 {
 			grown = make([]byte, 2*len(c.buf))
+			c.weighGrowth(len(grown) - readBuffer)
 		}
 		c.w = copy(grown, c.buf[c.r:c.w])
 		c.buf, c.r = grown, 0
@@ -407,7 +409,14 @@ func (c *originConn) leaveBigBuffer() {
 func (c *originConn) shrink() {
 	if c.small == nil && c.r == c.w && len(c.buf) > readBuffer {
 		c.buf, c.r, c.w = make([]byte, readBuffer), 0, 0
+		c.weighGrowth(0)
 	}
+}
+
+// weighGrowth counts what the buffer takes beyond the usual.
+func (c *originConn) weighGrowth(n int) {
+	c.pool.space.heads.Add(int64(n) - c.grown)
+	c.grown = int64(n)
 }
 
 // A socket is the connection below TLS. It tells what crypto/tls keeps to

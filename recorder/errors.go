@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -73,6 +74,13 @@ func upstreamError(phase Phase, addr string, err error) *Error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
 		e.Phase = PhaseResolve
+	}
+	if isOutOfFiles(err) {
+		e.Status = http.StatusServiceUnavailable
+		e.Err = fmt.Errorf("cannot connect to %s: warctee has no file descriptor left: %w (raise ulimit -n, or lower --max-connections)", addr, rootCause(err))
+		return e
+	}
+	if dns != nil {
 		e.Err = fmt.Errorf("cannot find the host %s: %s", dns.Name, dnsReason(dns))
 		if dns.IsTimeout {
 			e.Status = http.StatusGatewayTimeout
@@ -102,6 +110,9 @@ func upstreamError(phase Phase, addr string, err error) *Error {
 	return e
 }
 
+// classPolicy is of refusals by Options.Dial.
+const classPolicy = "policy"
+
 // upstreamClass sorts the errors that are told in docs/failures.md.
 func upstreamClass(phase Phase, err error) string {
 	var (
@@ -111,10 +122,12 @@ func upstreamClass(phase Phase, err error) string {
 		header tls.RecordHeaderError
 	)
 	switch {
+	case isOutOfFiles(err):
+		return "no-descriptors"
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "no-such-host"
 	case errors.As(err, &policy):
-		return "policy"
+		return classPolicy
 	case isTimeout(err):
 		return "timeout"
 	case errors.As(err, &dns):
@@ -154,6 +167,12 @@ func isTimeout(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
 }
 
+// isOutOfFiles reports whether there was no file descriptor: that is not the
+// origin's fault.
+func isOutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 func dnsReason(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:
@@ -187,7 +206,7 @@ func tlsReason(err error) error {
 	says := func(words string) bool { return strings.Contains(cause.Error(), words) }
 	switch {
 	case errors.As(err, &verify):
-		return fmt.Errorf("its certificate is not trusted: %w (to record it all the same: --insecure-upstream)", certReason(verify.Err))
+		return fmt.Errorf("its certificate is not trusted: %w (to record it all the same: --insecure-upstream or, with an authority of your own, SSL_CERT_DIR/SSL_CERT_FILE)", certReason(verify.Err))
 	case errors.As(err, &header):
 		return errors.New("it does not speak TLS on that port")
 	case isClose(err):
@@ -209,4 +228,13 @@ func certReason(err error) error {
 		return errors.New("signed by an unknown authority" + why)
 	}
 	return err
+}
+
+// errInternal is what everybody is told of a panic but the log.
+var errInternal = errors.New("internal error, see the log")
+
+// internalError logs a panic, and returns what to say instead.
+func (r *Recorder) internalError(p any) error {
+	r.log.Error("internal error", "panic", p, "stack", string(debug.Stack()))
+	return errInternal
 }

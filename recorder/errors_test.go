@@ -43,6 +43,9 @@ func TestUnreachable(t *testing.T) {
 		{"no such host", &net.DNSError{Err: "no such host", Name: "origin.test", IsNotFound: true}, PhaseResolve, "no-such-host", 502, "cannot find the host origin.test: no such host in the DNS"},
 		{"broken DNS", &net.DNSError{Err: "SERVFAIL", Name: "origin.test"}, PhaseResolve, "dns", 502, "cannot find the host origin.test: SERVFAIL"},
 		{"silent DNS", &net.DNSError{Err: "timeout", Name: "origin.test", IsTimeout: true}, PhaseResolve, "timeout", 504, "cannot find the host origin.test: the DNS server does not answer"},
+		{"no descriptors", system(syscall.EMFILE), PhaseConnect, "no-descriptors", 503, "cannot connect to origin.test:80: warctee has no file descriptor left: too many open files (raise ulimit -n, or lower --max-connections)"},
+		{"no descriptors in the system", system(syscall.ENFILE), PhaseConnect, "no-descriptors", 503, "cannot connect to origin.test:80: warctee has no file descriptor left: too many open files in system (raise"},
+		{"no descriptors for the DNS", &net.DNSError{Err: "socket: too many open files", Name: "origin.test", UnwrapErr: system(syscall.EMFILE)}, PhaseResolve, "no-descriptors", 503, "cannot connect to origin.test:80: warctee has no file descriptor left: too many open files (raise"},
 		{"something else", errors.New("odd"), PhaseConnect, "other", 502, "cannot connect to origin.test:80: odd"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

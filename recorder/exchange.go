@@ -36,14 +36,16 @@ type exchange struct {
 	spoken     spoken
 	incomplete bool // the record lacks, because of us, what the client was given
 
-	mu       sync.Mutex
-	slot     *slots      // where it is counted; nil when no longer
-	place    string      // the key of the origin where it has one; "" when no longer
-	conn     *originConn // while the body is under way
-	reason   string      // why it was cut by us: a WARC-Truncated value
-	gone     bool        // the client no longer reads
-	longOnce *time.Timer // moves it out of the short slots
-	finisher *time.Timer // cuts it when the client has gone
+	mu        sync.Mutex  // guards the following, and sent and received for becomeLong
+	slot      *slots      // where it is counted; nil when no longer
+	place     string      // the key of the origin where it has one; "" when no longer
+	placeLong bool        // the place is that of a long one
+	conn      *originConn // while the body is under way
+	ended     bool        // nothing comes from the origin any more
+	reason    string      // why it was cut by us: a WARC-Truncated value
+	gone      bool        // the client no longer reads
+	lengthens *time.Timer // calls becomeLong
+	finisher  *time.Timer // cuts it when the client has gone
 }
 
 // What was spoken with the origin, and with whom.
@@ -131,13 +133,12 @@ func expectedBody(f http1.Framing) int64 {
 
 // beginReply is called when the head of the final reply is there.
 func (x *exchange) beginReply(c *originConn, reply *http1.Response) {
-	x.reply = reply
-	x.received = x.r.newMessage(reply.Raw, expectedBody(reply.Framing))
-	x.received.body.share() // for the client
-	x.follower = x.received.body.follow()
+	m := x.r.newMessage(reply.Raw, expectedBody(reply.Framing))
+	m.body.share() // for the client
+	x.reply, x.follower = reply, m.body.follow()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.conn = c
+	x.received, x.conn = m, c
 	if x.r.cutting.Err() != nil {
 		x.cutLocked("unspecified") // Recorder.cut came too early for it
 	}
@@ -177,33 +178,73 @@ func (x *exchange) endBody(uploaded bool, reason, cut string, err error) {
 		x.sent.truncated = "disconnect"
 	}
 	x.received.body.end(err)
-	go x.finish() // ends by itself; Recorder.Close waits for it
+	x.r.finishAside(x)
 }
 
-// watchClient is told that the response's head goes to the client: from now on
-// the exchange may be a long one.
-func (x *exchange) watchClient() {
+// beginRequest is called before the request is sent, each time.
+func (x *exchange) beginRequest() {
+	if x.sent != nil {
+		x.sent.body.release()
+	}
+	m := x.r.newMessage(x.request.head, expectedBody(x.request.framing))
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.slot != nil {
-		x.longOnce = time.AfterFunc(longAfter, x.becomeLong) // stopped by freeSlot
-	}
+	x.sent = m
+}
+
+// startClock is called when the exchange is admitted: from now on it may
+// become a long one, whoever lets it take long.
+func (x *exchange) startClock() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.lengthens = time.AfterFunc(longAfter, x.becomeLong) // stopped by freeSlot
 }
 
 // becomeLong moves an exchange that still runs to the slots of the long ones,
-// if there is room, and its spool to disk.
+// if there is room, and its bodies to disk. It comes again, because there may
+// be room later, and more of the bodies. What has ended stays where it is: it
+// waits for the archive, and only so many may.
 func (x *exchange) becomeLong() {
 	x.mu.Lock()
-	if x.slot != x.r.short || x.conn == nil || !x.r.long.tryTake() {
+	if x.slot == nil || x.ended {
 		x.mu.Unlock()
 		return
 	}
-	x.r.short.give()
-	x.slot = x.r.long
+	if x.slot == x.r.short && x.r.long.tryTake() {
+		x.r.short.give()
+		x.slot = x.r.long
+		x.lengthenPlaceLocked()
+	}
+	messages := [...]*message{x.sent, x.received}
 	x.mu.Unlock()
 	// Without the lock: a disk may hang.
-	if err := x.received.body.spill(); err != nil {
-		x.r.log.Warn("cannot move a long exchange to disk", "url", x.uri, "error", err)
+	for _, m := range messages {
+		if m == nil {
+			continue
+		}
+		if err := m.body.spill(); err != nil {
+			x.r.log.Warn("cannot move a long exchange to disk", "url", x.uri, "error", err)
+			return
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.slot != nil && !x.ended {
+		x.lengthens.Reset(longAfter)
+	}
+}
+
+func (x *exchange) lengthenPlace() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.lengthenPlaceLocked()
+}
+
+// lengthenPlaceLocked lets another short exchange with the origin begin.
+func (x *exchange) lengthenPlaceLocked() {
+	if x.place != "" && !x.placeLong {
+		x.r.pool.places.lengthen(x.place)
+		x.placeLong = true
 	}
 }
 
@@ -213,7 +254,7 @@ func (x *exchange) freePlace() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.place != "" {
-		x.r.pool.places.give(x.place)
+		x.r.pool.places.give(x.place, x.placeLong)
 		x.place = ""
 	}
 }
@@ -225,8 +266,8 @@ func (x *exchange) freeSlot() {
 	if x.slot == nil {
 		return
 	}
-	if x.longOnce != nil {
-		x.longOnce.Stop()
+	if x.lengthens != nil {
+		x.lengthens.Stop()
 	}
 	x.slot.give()
 	x.slot = nil
@@ -276,7 +317,7 @@ func (x *exchange) cutLocked(reason string) {
 func (x *exchange) bodyEnded() (reason string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.conn = nil
+	x.conn, x.ended = nil, true
 	if x.finisher != nil {
 		x.finisher.Stop()
 	}

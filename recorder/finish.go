@@ -1,17 +1,44 @@
 package recorder
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
+	"time"
 
 	"github.com/warctee/warctee/dedup"
 )
 
-// finish makes an exchange that has ended ready for the writer. It runs in its
-// own goroutine, so that neither the client nor the connection waits for
-// compression.
+// finisherIdle is how long a goroutine waits for another exchange to finish.
+const finisherIdle = time.Second
+
+// finishAside finishes an exchange in another goroutine, so that neither the
+// client nor the connection waits for compression. One that waits takes it: its
+// stack has grown already.
+func (r *Recorder) finishAside(x *exchange) {
+	select {
+	case r.finishing <- x:
+	default:
+		go r.finisher(x) // ends when it is idle, or with the recorder; Recorder.Close waits for the exchanges
+	}
+}
+
+func (r *Recorder) finisher(x *exchange) {
+	idle := time.NewTimer(finisherIdle)
+	defer idle.Stop()
+	for {
+		x.finish()
+		idle.Reset(finisherIdle)
+		select {
+		case x = <-r.finishing:
+		case <-idle.C:
+			return
+		case <-r.closing:
+			return
+		}
+	}
+}
+
+// finish makes an exchange that has ended ready for the writer.
 func (x *exchange) finish() {
 	c, err := x.pack()
 	x.sent.body.release()
@@ -28,7 +55,7 @@ func (x *exchange) finish() {
 func (x *exchange) pack() (c *capture, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error: %v\n%s", p, debug.Stack())
+			err = x.r.internalError(p)
 		}
 		if err != nil && c != nil {
 			c.release()

@@ -148,12 +148,12 @@ func (o *originRequest) fromFields(req *http.Request) error {
 	if strings.ContainsFunc(o.target, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
 		return badRequest("the request target has a control character")
 	}
-	host := o.authority
-	if req.Host != "" {
-		host = asciiAuthority(req.Host)
-	}
+	host := asciiAuthority(req.Host)
 	if !isMethod(o.method) || !httpguts.ValidHostHeader(host) {
 		return badRequest("the method %q or the host %q is not valid", o.method, host)
+	}
+	if !sameAuthority(o.scheme, host, o.authority) {
+		host = o.authority
 	}
 	o.frameFields(req)
 	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", o.method, o.target, host)

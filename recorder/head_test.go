@@ -95,6 +95,14 @@ func TestHeadFromClient(t *testing.T) {
 			"GET http://h/ HTTP/1.1\nHost: H:80\n\n",
 			"GET / HTTP/1.1\nHost: H:80\n\n",
 		}, {
+			"the same Host, in Unicode", "http://xn--bcher-kva.example:80/",
+			"GET / HTTP/1.1\nHost: bücher.EXAMPLE\n\n",
+			"GET / HTTP/1.1\nHost: bücher.EXAMPLE\n\n",
+		}, {
+			"the same Host, in brackets", "http://example.test/",
+			"GET / HTTP/1.1\nHost: [example.test]\n\n",
+			"GET / HTTP/1.1\nHost: example.test\n\n",
+		}, {
 			"hop by hop", "http://h/",
 			"GET / HTTP/1.1\nHost: h\nProxy-Connection: keep-alive\nProxy-Authorization: Basic eA==\nConnection: X-Hop, close, te\nx-hop: 1\nTE: trailers\nKeep-Alive: 5\nUpgrade: h2c\nX: y\n\n",
 			"GET / HTTP/1.1\nHost: h\nConnection: close\nX: y\n\n",
@@ -131,6 +139,25 @@ func TestHeadFromFields(t *testing.T) {
 	want := "POST /a%20b?c HTTP/1.1\r\nHost: h:81\r\nAccept: */*\r\nX-B: 2\r\nX-B: 1\r\nContent-Length: 4\r\n\r\n"
 	if string(o.head) != want {
 		t.Errorf("got\n%s\nwant\n%s", o.head, want)
+	}
+	for host, want := range map[string]string{
+		"":                   "example.test:443",
+		"Example.Test":       "Example.Test",
+		"example.test:443":   "example.test:443",
+		"example.test:80":    "example.test:443",
+		"ex%61mple.test":     "example.test:443",
+		"[example.test]":     "example.test:443",
+		"[example.test]:443": "example.test:443",
+		"other.test":         "example.test:443",
+	} {
+		req, err := http.NewRequest("GET", "https://example.test:443/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		if o, err := newOriginRequest(req); err != nil || string(o.head) != "GET / HTTP/1.1\r\nHost: "+want+"\r\n\r\n" {
+			t.Errorf("Host %q: %v, %+v, want %s", host, err, o, want)
+		}
 	}
 	idn, err := http.NewRequest("GET", "http://bücher.example:81/", nil)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -22,7 +21,14 @@ const (
 	retryEvery = time.Second
 	// maxTries is how often a file is tried to be cut back, a second between
 	// two tries, before it is set aside: the disk is well, the file is not.
+	// A capture that cannot be read is tried as often before it is lost.
 	maxTries = 4
+	// guessEvery is how often a paused writer tries to append what may need
+	// less room than there seems to be.
+	guessEvery = time.Minute
+	// finishWithin bounds the attempts to write, at the end, what waits behind
+	// what cannot be written.
+	finishWithin = 10 * time.Second
 )
 
 // errTooBig: what makes a new file, with nothing else in it, too big for the
@@ -32,7 +38,18 @@ var errTooBig = errors.New("it is bigger than a file may be there")
 // isOwnFault reports whether an append failed because of the capture, and not
 // of the disk: trying again would change nothing.
 func isOwnFault(err error) bool {
-	return errors.Is(err, rotate.ErrSource) || errors.Is(err, errEncode) || errors.Is(err, errTooBig)
+	return errors.Is(err, errEncode) || errors.Is(err, errTooBig)
+}
+
+// givesUp reports whether an append failed because the capture cannot be read
+// back, and has so often that it is not for the disk: a paused writer tries only
+// when that is well.
+func (w *writer) givesUp(c *capture, err error) bool {
+	if !errors.Is(err, rotate.ErrSource) {
+		return false
+	}
+	c.tries++
+	return c.tries > maxTries
 }
 
 // isTooBig reports whether err, of an append to a file, is the fault of what
@@ -46,7 +63,7 @@ func (w *writer) isTooBig(err error, out *output) bool {
 func (w *writer) guard(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.stop(fmt.Errorf("internal error: %v\n%s", p, debug.Stack()))
+			w.stop(w.r.internalError(p))
 		}
 	}()
 	f()
@@ -118,13 +135,20 @@ func (w *writer) retry() {
 }
 
 // roomFor says, where that can be known, that there is no space for the first
-// of what waits: appending it in vain every second would wear the disk.
+// of what waits: appending it in vain every second would wear the disk. What is
+// compressed only when it is appended may need far less than it seems, so that
+// is tried from time to time.
 func (w *writer) roomFor(waiting []*capture) error {
 	if len(waiting) == 0 {
 		return nil
 	}
 	free, total, err := w.set.Free()
-	if need := waiting[0].needs(); err == nil && total > 0 && free < uint64(need) {
+	need, guessed := waiting[0].needs()
+	if err == nil && total > 0 && free < uint64(need) {
+		if guessed && time.Since(w.guessed) >= guessEvery {
+			w.guessed = time.Now()
+			return nil
+		}
 		return fmt.Errorf("%s are free in %s, and %s are needed: %w", size(int64(free)), w.r.options.Dir, size(need), syscall.ENOSPC)
 	}
 	return nil
@@ -189,6 +213,57 @@ func (w *writer) endLeft() error {
 		w.left = w.left[1:]
 	}
 	return nil
+}
+
+// finishWaiting is the last attempt: what cannot be written now is lost.
+func (w *writer) finishWaiting() error {
+	if w.dead != nil {
+		w.sync()
+		w.loseWaiting(w.dead)
+		return nil
+	}
+	var unfit error
+	err := w.sync()
+	if err != nil || w.paused {
+		if err = w.endLeft(); err == nil {
+			unfit, err = w.workPast()
+			err = errors.Join(err, w.sync())
+		}
+	}
+	if err == nil && unfit == nil && w.paused {
+		w.paused = false
+		w.r.resume()
+	}
+	w.loseWaiting(err)
+	return errors.Join(unfit, err)
+}
+
+// workPast is work for the last time: what cannot be appended is lost alone, as
+// long as a file for the others can be started, and not much time has passed.
+// It returns why something was lost, and why it has ended before all was done.
+func (w *writer) workPast() (unfit, err error) {
+	for end := time.Now().Add(finishWithin); ; {
+		if err = w.work(); err == nil || !w.canGoOn() || time.Now().After(end) {
+			return unfit, err
+		}
+		if unfit == nil {
+			unfit = err
+		}
+		c := w.waiting[0]
+		w.waiting = w.waiting[1:]
+		w.lose(c, err)
+	}
+}
+
+// canGoOn reports whether the first of what waits is all that could not be
+// written: nothing of what was written before has come back, and there is a
+// file for what comes behind it.
+func (w *writer) canGoOn() bool {
+	if len(w.waiting) < 2 || w.waiting[0] != w.stuck || len(w.left) > 0 {
+		return false
+	}
+	_, err := w.output(w.waiting[1].x.series)
+	return err == nil
 }
 
 // lose gives up a capture.

@@ -353,6 +353,7 @@ func TestCaptureThatCannotBeAppended(t *testing.T) {
 			gone := <-c
 			gone.response.body.file.Close()
 			r.writer.submit(gone)
+			time.Sleep((maxTries + 1) * retryEvery)
 			recordAll(t, r, "/2")
 			time.Sleep(time.Minute)
 			if err := r.Err(); err != nil {

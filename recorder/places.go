@@ -1,18 +1,16 @@
 package recorder
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"sync"
-	"time"
 )
 
 // places bound the exchanges with each origin, and so the connections to it.
-// Who waits for a place holds no slot: an origin that keeps its exchanges open
-// does not hold up the others.
+// Who waits for a place holds no slot, and those that are not long ones yet
+// have only a part of the slots: an origin that keeps its exchanges open does
+// not hold up the others.
 type places struct {
-	max int
+	max, maxShort int
 
 	mu      sync.Mutex
 	origins map[string]*origin // by scheme and address
@@ -21,33 +19,17 @@ type places struct {
 // An origin is one with which exchanges are under way.
 type origin struct {
 	used    int
+	short   int             // of used: those that are not long ones
 	waiting []chan struct{} // closed when the place is theirs; the first is the oldest
 }
 
-func newPlaces(n int) *places { return &places{max: n, origins: make(map[string]*origin)} }
-
-// take waits for a place at an origin.
-func (p *places) take(ctx context.Context, key string, closing <-chan struct{}) error {
-	turn := p.queue(key)
-	if turn == nil {
-		return nil
-	}
-	wait := time.NewTimer(admissionWait)
-	defer wait.Stop()
-	var err error
-	select {
-	case <-turn:
-		return nil
-	case <-wait.C:
-		err = admissionError("busy", fmt.Errorf("%d exchanges with this origin are under way already and none ended within %s (--max-connections-per-origin)", p.max, admissionWait))
-	case <-closing:
-		err = admissionError("shutting-down", errClosed)
-	case <-ctx.Done():
-		err = clientWentAway(ctx)
-	}
-	p.leave(key, turn)
-	return err
+// newPlaces returns n places at each origin, for exchanges that have to share
+// the given number of slots. One origin gets at most three quarters of these.
+func newPlaces(n, slots int) *places {
+	return &places{max: n, maxShort: slots - slots/4, origins: make(map[string]*origin)}
 }
+
+func (p *places) roomLocked(o *origin) bool { return o.used < p.max && o.short < p.maxShort }
 
 // queue takes a place and returns nil, or what is closed when there is one.
 func (p *places) queue(key string) chan struct{} {
@@ -58,8 +40,9 @@ func (p *places) queue(key string) chan struct{} {
 		o = new(origin)
 		p.origins[key] = o
 	}
-	if o.used < p.max {
+	if p.roomLocked(o) {
 		o.used++
+		o.short++
 		return nil
 	}
 	turn := make(chan struct{})
@@ -77,22 +60,41 @@ func (p *places) leave(key string, turn chan struct{}) {
 	}
 	p.mu.Unlock()
 	if i < 0 {
-		p.give(key)
+		p.give(key, false)
 	}
 }
 
-// give gives a place back, to the one who has waited longest.
-func (p *places) give(key string) {
+// give gives a place back; long tells that lengthen was called.
+func (p *places) give(key string, long bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.origins[key]
-	if len(o.waiting) > 0 {
+	o.used--
+	if !long {
+		o.short--
+	}
+	p.passOnLocked(o)
+	if o.used == 0 {
+		delete(p.origins, key)
+	}
+}
+
+// lengthen tells that who has a place is a long exchange now.
+func (p *places) lengthen(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.origins[key]
+	o.short--
+	p.passOnLocked(o)
+}
+
+// passOnLocked gives what there is to those who have waited longest.
+func (p *places) passOnLocked(o *origin) {
+	for len(o.waiting) > 0 && p.roomLocked(o) {
+		o.used++
+		o.short++
 		close(o.waiting[0])
 		o.waiting = slices.Delete(o.waiting, 0, 1)
-		return
-	}
-	if o.used--; o.used == 0 {
-		delete(p.origins, key)
 	}
 }
 

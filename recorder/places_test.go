@@ -1,8 +1,10 @@
 package recorder
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -10,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/warctee/warctee/http1"
 )
 
 // countConns counts the connections that are open at once.
@@ -142,5 +146,85 @@ func TestConnectionsPerOriginRefused(t *testing.T) {
 		if n := len(r.pool.places.origins); n != 0 {
 			t.Errorf("%d origins are still counted", n)
 		}
+	})
+}
+
+// However many connections to an origin there may be, it leaves a quarter of
+// the slots to others, until its exchanges are long ones.
+func TestOriginLeavesSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		silent := originHandler(t, func(w http.ResponseWriter, r *http.Request) { <-hold })
+		other := originHandler(t, echoPath)
+		r := openForTest(t, Options{MaxInFlight: 8, Timeout: time.Hour, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == "silent:80" {
+				return silent(ctx, network, addr)
+			}
+			return other(ctx, network, addr)
+		}})
+		var all []<-chan result
+		for range 18 {
+			all = append(all, fetchAside(r, "http://silent/"))
+		}
+		for i, want := range []struct{ short, long int }{{6, 0}, {6, 6}, {6, 12}, {0, 18}} {
+			synctest.Wait()
+			if s := r.Status(); s.InFlight != want.short || s.Long != want.long {
+				t.Errorf("after %s: %d exchanges are under way and %d long ones, want %+v", time.Duration(i)*longAfter, s.InFlight, s.Long, want)
+			}
+			if got := <-fetchAside(r, "http://other/"); got.err != nil || got.at != 0 {
+				t.Errorf("another origin: %+v, want no wait", got)
+			}
+			time.Sleep(longAfter)
+		}
+		close(hold)
+		for _, done := range all {
+			if got := <-done; got.err != nil {
+				t.Error(got.err)
+			}
+		}
+		wantAllGivenBack(t, r)
+	})
+}
+
+// A WebSocket is a long exchange from its start: it leaves its origin's slots
+// to others.
+func TestWebSocketLeavesSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openForTest(t, Options{MaxInFlight: 1, Dial: originConns(t, func(_ int, c net.Conn) {
+			defer c.Close()
+			in := bufio.NewReader(c)
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if req.URL.Path != "/socket" {
+				io.WriteString(c, okReply)
+				return
+			}
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			io.Copy(io.Discard, in)
+		})})
+		head, err := http1.ParseRequest([]byte("GET /socket HTTP/1.1\r\nHost: origin\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var open []io.Closer
+		for range 3 {
+			req, _ := http.NewRequestWithContext(WithClientHead(t.Context(), head), "GET", "http://origin/socket", nil)
+			resp, err := r.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, resp.Body)
+		}
+		mustFetch(t, r, "http://origin/")
+		synctest.Wait()
+		if n := r.pool.places.used("http origin:80"); n != len(open) {
+			t.Errorf("%d places are taken, want %d", n, len(open))
+		}
+		for _, c := range open {
+			c.Close()
+		}
+		wantAllGivenBack(t, r)
 	})
 }

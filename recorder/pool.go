@@ -29,6 +29,7 @@ type pool struct {
 	tls     *tls.Config
 	timeout time.Duration
 	places  *places
+	space   *space
 	log     *slog.Logger
 
 	maxHead, maxFields int // of replies
@@ -42,7 +43,7 @@ type pool struct {
 	served sync.WaitGroup // of the goroutines of the connections
 }
 
-func newPool(o *Options) *pool {
+func newPool(o *Options, space *space) *pool {
 	config := o.TLS.Clone()
 	if config == nil {
 		config = new(tls.Config)
@@ -59,7 +60,8 @@ func newPool(o *Options) *pool {
 		dial:    o.Dial,
 		tls:     config,
 		timeout: o.Timeout,
-		places:  newPlaces(o.MaxConnsPerOrigin),
+		places:  newPlaces(o.MaxConnsPerOrigin, o.MaxInFlight),
+		space:   space,
 
 		maxHead:   o.MaxReplyHead,
 		maxFields: o.MaxReplyFields,

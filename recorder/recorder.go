@@ -40,9 +40,11 @@ import (
 	"math"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -84,7 +86,8 @@ type Options struct {
 	// in each direction; the rest is passed on. Default 16 GiB.
 	MaxBody int64
 	// MaxInFlight bounds the exchanges under way; default 256. Those that
-	// last longer than 10 s count towards MaxLong instead; default 4096.
+	// last longer than 10 s count towards MaxLong instead; default 4096. One
+	// origin gets at most three quarters of MaxInFlight.
 	MaxInFlight int
 	MaxLong     int
 	// MaxConnsPerOrigin bounds the connections to an origin; exchanges
@@ -108,7 +111,9 @@ type Options struct {
 	// MinFree is how many bytes have to stay free on the disk, or where
 	// MinFreePercent is set how much of it: below that no exchange is
 	// admitted. Default 1 GB, or 1 % of the disk where that is less;
-	// a negative MinFree means none.
+	// a negative MinFree means none. Bodies under way may use up half of
+	// it; after one of them was cut more is asked for before exchanges are
+	// admitted again.
 	MinFree        int64
 	MinFreePercent float64
 	// StopForGood ends the recording for good when the archive cannot be
@@ -119,7 +124,8 @@ type Options struct {
 	// have in memory and in temporary files in Dir, until they are in the
 	// archive. What finds no room in memory goes to a file, and what finds
 	// none on the disk either is not recorded; the rest of such a body is
-	// passed on. Default 256 MiB and 64 GiB.
+	// passed on, and no exchange is admitted until some of the disk is given
+	// back. Default 256 MiB and 64 GiB.
 	SpoolMemory int64
 	SpoolDisk   int64
 	// FileMode is the mode of the files, less the umask; default 0644.
@@ -215,21 +221,27 @@ const Unlimited = math.MaxInt64
 
 // A Recorder performs and records exchanges. It is safe for concurrent use.
 type Recorder struct {
-	options Options
-	log     *slog.Logger
-	host    string // in file names and warcinfo
-	token   string // in file names: random
-	pool    *pool
-	index   dedup.Index // nil: none
-	writer  *writer
-	space   *space
-	watch   *spaceWatch
-	packing chan struct{} // an element for each block that is being compressed: that takes memory
-	short   *slots        // exchanges under way …
-	long    *slots        // … for longer than longAfter
-	closing chan struct{}
-	cutting context.Context // done when what is under way is cut
-	cutNow  context.CancelFunc
+	options    Options
+	log        *slog.Logger
+	dir        string // options.Dir, absolute
+	host       string // in file names and warcinfo
+	token      string // in file names: random
+	pool       *pool
+	index      dedup.Index // nil: none
+	writer     *writer
+	space      *space
+	watch      *spaceWatch
+	packing    chan struct{}  // an element for each body that is being compressed: that takes memory
+	packingBig chan struct{}  // the same for those that are on the disk: they take their time
+	finishing  chan *exchange // taken by a finisher that waits
+	short      *slots         // exchanges under way …
+	long       *slots         // … for longer than longAfter
+	closing    chan struct{}
+	cutting    context.Context // done when what is under way is cut
+	cutNow     context.CancelFunc
+
+	waiting    atomic.Int64 // requests that wait for their admission …
+	maxWaiting int64        // … and how many may
 
 	mu        sync.Mutex
 	exchanges map[*exchange]struct{} // admitted, and not yet the writer's
@@ -237,7 +249,7 @@ type Recorder struct {
 	idle      chan struct{} // closed when closed and no exchange is left
 	still     standstill
 	damage    error     // files that could not be kept
-	refused   time.Time // when the last refusal during a standstill was told
+	refused   time.Time // when the last refusal that took no time was told
 
 	counts counts
 }
@@ -248,26 +260,35 @@ func Open(o Options) (*Recorder, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
+	space := &space{dir: o.Dir, maxMemory: o.SpoolMemory, maxDisk: o.SpoolDisk}
 	r := &Recorder{
 		options:   o,
 		log:       o.Logger,
+		dir:       dir,
 		host:      host,
 		token:     newToken(),
-		pool:      newPool(&o),
+		pool:      newPool(&o, space),
 		short:     newSlots(o.MaxInFlight),
 		long:      newSlots(o.MaxLong),
 		closing:   make(chan struct{}),
 		exchanges: make(map[*exchange]struct{}),
 		idle:      make(chan struct{}),
-		space:     &space{maxMemory: o.SpoolMemory, maxDisk: o.SpoolDisk},
+		space:     space,
 		still:     standstill{begun: make(chan struct{})},
 	}
 	r.cutting, r.cutNow = context.WithCancel(context.Background())
+	r.maxWaiting = int64(max(minWaiting, o.MaxInFlight))
 	r.packing = make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))
+	r.finishing = make(chan *exchange)
+	r.packingBig = make(chan struct{}, cap(r.packing))
 	set, err := rotate.Open(rotate.Options{
 		Dir:      o.Dir,
 		MaxSize:  o.MaxSize,
@@ -285,11 +306,7 @@ func Open(o Options) (*Recorder, error) {
 	if err := set.Probe(); err != nil {
 		return nil, errors.Join(fmt.Errorf("nothing can be written there: %w", err), set.Close())
 	}
-	r.watch = r.watchSpace(set)
-	err = r.Err() // the disk is nearly full, for good
-	if !o.StopForGood {
-		err = nil
-	}
+	r.watch, err = r.watchSpace(set)
 	if err == nil && o.OpenIndex != nil {
 		r.index, err = o.OpenIndex()
 	}
@@ -331,6 +348,9 @@ func (r *Recorder) Close(ctx context.Context) error {
 	}
 	if n := r.counts.lost.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("not in the archive, although clients were given them: %s", english.Plural(int(n), "response", "")))
+	}
+	if n := r.counts.lostRecords.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("not in the archive: %s of look-ups, failures or bad replies", english.Plural(int(n), "record", "")))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -406,11 +426,14 @@ func (r *Recorder) untrack(x *exchange) {
 // failed counts and tells an exchange that gave no response.
 func (r *Recorder) failed(f Failure) {
 	r.counts.failures.Add(1)
-	if (f.Class == classPaused || f.Class == classStopped) && !r.tellsRefusal() {
+	if f.Class == classPaused || f.Class == classStopped {
+		r.counts.unstorable.Add(1)
+	}
+	if (f.Class == classPaused || f.Class == classStopped || f.Class == classCrowded) && !r.tellsRefusal() {
 		return
 	}
 	level := slog.LevelWarn
-	if f.Phase == PhaseClient {
+	if f.Phase == PhaseClient || f.Class == classPolicy { // whoever has set Dial tells of its refusals
 		level = slog.LevelDebug
 	}
 	r.log.Log(context.Background(), level, "no response", "url", f.URL, "phase", string(f.Phase), "error", f.Err)
@@ -422,8 +445,8 @@ func (r *Recorder) failed(f Failure) {
 	}
 }
 
-// tellsRefusal reports whether a refusal during a standstill is told: one in a
-// second is enough, because the log may be on the disk that is full.
+// tellsRefusal reports whether a refusal that took no time is told: one in a
+// second is enough, because the log may be on a disk that is full.
 func (r *Recorder) tellsRefusal() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -434,14 +457,14 @@ func (r *Recorder) tellsRefusal() bool {
 	return true
 }
 
-// lost counts and logs a response that a client was given and that is not in
-// the archive.
+// lost counts and logs a response that a client was given, or another record,
+// that is not in the archive.
 func (r *Recorder) lost(x *exchange, err error) {
-	r.counts.lost.Add(1)
-	what := "A RESPONSE IS LOST: it is not in the archive"
+	what, count := "A RESPONSE IS LOST: it is not in the archive", &r.counts.lost
 	if x.received == nil {
-		what = "A RECORD IS LOST: it is not in the archive"
+		what, count = "A RECORD IS LOST: it is not in the archive", &r.counts.lostRecords
 	}
+	count.Add(1)
 	r.log.Error(what, "url", x.uri, "error", err)
 	if r.options.OnFailure != nil {
 		f := Failure{Time: x.start, URL: x.uri, Phase: PhaseWrite, Class: "lost", Err: err}
@@ -450,9 +473,4 @@ func (r *Recorder) lost(x *exchange, err error) {
 		}
 		r.options.OnFailure(f)
 	}
-}
-
-// spoolFailed logs that a message cannot be kept whole.
-func (r *Recorder) spoolFailed(x *exchange, err error) {
-	r.log.Error("cannot keep a body: its record will be truncated", "url", x.uri, "dir", r.options.Dir, "error", err)
 }

@@ -64,7 +64,7 @@ func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err 
 	p.header.Add("Content-Type", "application/warc-fields")
 	p.pack(r, block, nil)
 	defer p.release()
-	rec, err := p.encode(&r.options, "")
+	rec, _, err := p.encode(&r.options, "", nil)
 	if err != nil {
 		return nil, "", err
 	}
@@ -88,6 +88,9 @@ func warcFields(fields []warc.Field) []byte {
 	return block
 }
 
+// maxFields is how many fields the header of a record has, hardly ever more.
+const maxFields = 20
+
 // A part is a record whose header lacks only what depends on its file.
 type part struct {
 	header warc.Header
@@ -96,6 +99,7 @@ type part struct {
 	// The block: packed and deflated, or else head and body as they are.
 	packed   *spool
 	deflated warc.Deflated
+	stored   bool // body does not compress: it is not copied to packed
 	head     []byte
 	body     *spool // may be nil
 }
@@ -105,9 +109,17 @@ type part struct {
 // and deflated when it is appended.
 func (p *part) pack(r *Recorder, head []byte, body *spool) {
 	p.hold(head, body)
-	if !r.options.Plain {
+	if r.options.Plain {
+		return
+	}
+	if p.choose(); !p.stored {
 		p.deflate(r)
 	}
+}
+
+// choose decides whether the body is compressed.
+func (p *part) choose() {
+	p.stored = p.body != nil && p.body.len() > 0 && !warc.Compresses(p.body.start())
 }
 
 // hold takes the block as it is.
@@ -119,8 +131,10 @@ func (p *part) hold(head []byte, body *spool) {
 }
 
 func (p *part) deflate(r *Recorder) {
-	r.packing <- struct{}{}
-	defer func() { <-r.packing }()
+	if places := r.packingPlaces(p.body); places != nil {
+		places <- struct{}{}
+		defer func() { <-places }()
+	}
 	packed := newSpool(r.space, r.options.Dir, -1)
 	deflated, err := warc.Deflate(packed, p.block())
 	if err != nil {
@@ -133,6 +147,19 @@ func (p *part) deflate(r *Recorder) {
 	}
 	p.release()
 	p.packed, p.deflated = packed, deflated
+}
+
+// packingPlaces returns where a place is taken for compressing a block with that
+// body. Heads alone need none, so that neither the writer nor a look-up of a
+// host waits for one; and what is small does not wait for what is big.
+func (r *Recorder) packingPlaces(body *spool) chan struct{} {
+	switch {
+	case body == nil || body.len() == 0:
+		return nil
+	case body.len() <= spoolMemory:
+		return r.packing
+	}
+	return r.packingBig
 }
 
 func (p *part) block() io.Reader {
@@ -162,31 +189,38 @@ func (p *part) spools() (list []*spool) {
 // errEncode: a record that cannot be written, whatever the disk.
 var errEncode = errors.New("the record cannot be made")
 
-// encode returns the record as it goes to the file. warcinfoID is that of its
-// file, or "" in a warcinfo record.
-func (p *part) encode(o *Options, warcinfoID string) (*record, error) {
+// encode returns the record as it goes to the file, of which parts are appended
+// to buf. warcinfoID is that of its file, or "" in a warcinfo record.
+func (p *part) encode(o *Options, warcinfoID string, buf []byte) (*record, []byte, error) {
 	h := p.header
 	if warcinfoID != "" {
 		h.Add("WARC-Warcinfo-ID", warcinfoID)
 	}
 	h.Add("Content-Length", strconv.FormatInt(p.length, 10))
-	header, err := h.Encode(nil, o.Version)
+	from := len(buf)
+	buf, err := h.Encode(buf, o.Version)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errEncode, err)
+		return nil, buf, fmt.Errorf("%w: %w", errEncode, err)
 	}
+	header := buf[from:len(buf):len(buf)]
 	switch {
 	case o.Plain:
-		return newRecord(bytes.NewReader(header), p.block(), strings.NewReader("\r\n\r\n")), nil
+		return &record{start: header, block: p.block(), end: []byte("\r\n\r\n")}, buf, nil
+	case p.stored:
+		return &record{block: warc.StoredMember(header, p.head, p.body.reader(), p.body.len())}, buf, nil
 	case p.packed == nil:
-		return p.encodeLate(header), nil
+		return p.encodeLate(header), buf, nil
 	}
-	start := warc.AppendMemberStart(nil, header)
-	end := warc.AppendMemberEnd(nil, header, p.deflated)
-	return newRecord(bytes.NewReader(start), p.packed.reader(), bytes.NewReader(end)), nil
+	from = len(buf)
+	buf = warc.AppendMemberStart(buf, header)
+	to := len(buf)
+	buf = warc.AppendMemberEnd(buf, header, p.deflated)
+	return &record{start: buf[from:to], block: p.packed.reader(), end: buf[to:]}, buf, nil
 }
 
 // encodeLate deflates the block while it is read.
 func (p *part) encodeLate(header []byte) *record {
+	header = bytes.Clone(header) // the goroutine may live longer than the buffer
 	r, w := io.Pipe()
 	block := p.block()
 	go func() { // ends when all has been read, or when the record is closed
@@ -196,22 +230,32 @@ func (p *part) encodeLate(header []byte) *record {
 		}
 		w.CloseWithError(err)
 	}()
-	rec := newRecord(bytes.NewReader(warc.AppendMemberStart(nil, header)), r)
-	rec.late = r
-	return rec
+	return &record{start: warc.AppendMemberStart(nil, header), block: r, late: r}
 }
 
 // A record is read once, into its file.
 type record struct {
-	rest io.Reader
-	size int64 // of what has been read
-	late *io.PipeReader
+	start, end []byte // that have not been read
+	block      io.Reader
+	size       int64 // of what has been read
+	late       *io.PipeReader
 }
 
-func newRecord(pieces ...io.Reader) *record { return &record{rest: io.MultiReader(pieces...)} }
-
-func (r *record) Read(p []byte) (int, error) {
-	n, err := r.rest.Read(p)
+func (r *record) Read(p []byte) (n int, err error) {
+	switch {
+	case len(r.start) > 0:
+		n = copy(p, r.start)
+		r.start = r.start[n:]
+	case r.block != nil:
+		if n, err = r.block.Read(p); err == io.EOF {
+			r.block, err = nil, nil
+		}
+	case len(r.end) > 0:
+		n = copy(p, r.end)
+		r.end = r.end[n:]
+	default:
+		err = io.EOF
+	}
 	r.size += int64(n)
 	return n, err
 }
@@ -239,6 +283,7 @@ type capture struct {
 	// Owned by the writer.
 	appended int64         // bytes in its file, 0 when it is in none
 	counted  *atomic.Int64 // where it is counted
+	tries    int           // in which it could not be read
 }
 
 // newCapture makes the headers of the records. The request stands first in the
@@ -264,9 +309,14 @@ func (x *exchange) newCapture() *capture {
 			c.digest += " " + warc.SHA256.Format(strong.Sum(nil))
 		}
 	}
-	c.heads = int64(len(x.sent.head) + len(x.received.head))
-	x.r.space.heads.Add(c.heads)
+	c.weigh(len(x.sent.head) + len(x.received.head))
 	return c
+}
+
+// weigh takes memory for the heads until the capture is released.
+func (c *capture) weigh(heads int) {
+	c.heads = int64(heads)
+	c.x.r.space.heads.Add(c.heads)
 }
 
 // describeRequest makes the header of the request record, and the note on the
@@ -286,6 +336,7 @@ func (x *exchange) describeRequest(c *capture, requestID, responseID string) {
 }
 
 func (x *exchange) startHeader(h *warc.Header, kind, id, date string) {
+	*h = make(warc.Header, 0, maxFields)
 	h.Add("WARC-Type", kind)
 	h.Add("WARC-Record-ID", id)
 	h.Add("WARC-Date", date)
@@ -331,7 +382,7 @@ func (c *capture) makeRevisit(original *dedup.Capture) {
 	r, head := c.x.r, c.x.received.head
 	block := r.options.Digest.New()
 	block.Write(head)
-	p := part{length: int64(len(head))}
+	p := part{header: make(warc.Header, 0, maxFields), length: int64(len(head))}
 	for _, f := range c.response.header {
 		switch f.Name {
 		case "WARC-Type":
@@ -356,6 +407,7 @@ func (c *capture) makeRevisit(original *dedup.Capture) {
 func (c *capture) undoRevisit() {
 	c.response.release()
 	c.response, c.whole = c.whole, part{}
+	c.response.choose()
 	c.revisit, c.original = false, nil
 }
 
@@ -371,23 +423,23 @@ func (c *capture) asOriginal(file string, offset, length int64) dedup.Capture {
 	}
 }
 
-// encode returns the records as they go to a file; the response is the second
-// one, or the only one.
-func (c *capture) encode(warcinfoID string) (records []*record, err error) {
+// encode returns the records as they go to a file, and buf with what they need
+// appended to it; the response is the second one, or the only one.
+func (c *capture) encode(warcinfoID string, buf []byte) (records []*record, used []byte, err error) {
 	for _, p := range []*part{&c.request, &c.response, &c.note} {
 		if p.header == nil {
 			continue
 		}
-		rec, err := p.encode(&c.x.r.options, warcinfoID)
-		if err != nil {
+		var rec *record
+		if rec, buf, err = p.encode(&c.x.r.options, warcinfoID, buf); err != nil {
 			for _, r := range records {
 				r.close()
 			}
-			return nil, err
+			return nil, buf, err
 		}
 		records = append(records, rec)
 	}
-	return records, nil
+	return records, buf, nil
 }
 
 func (c *capture) parts() []*part { return []*part{&c.request, &c.response, &c.note, &c.whole} }
@@ -401,15 +453,19 @@ func (c *capture) release() {
 	c.heads = 0
 }
 
-// needs tells how many bytes its records take on the disk, or somewhat more.
-func (c *capture) needs() int64 {
-	n := c.heads
+// needs tells how many bytes its records take on the disk, or somewhat more;
+// a lot more where that is guessed, because a body is still to be compressed.
+func (c *capture) needs() (n int64, guessed bool) {
+	n = c.heads
 	for _, p := range []*part{&c.request, &c.response, &c.note} {
 		for _, s := range p.spools() {
 			n += s.len()
 		}
+		if p.body != nil && !p.stored && !c.x.r.options.Plain {
+			guessed = true
+		}
 	}
-	return n
+	return n, guessed
 }
 
 // setDone tells whether it is in a file: then it needs no further space there.

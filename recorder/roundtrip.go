@@ -60,11 +60,7 @@ func (r *Recorder) begin(req *http.Request) (*exchange, error) {
 		return nil, err
 	}
 	_, key := request.origin()
-	if err := r.pool.places.take(req.Context(), key, r.closing); err != nil {
-		return nil, err
-	}
-	if err := r.admit(req.Context()); err != nil {
-		r.pool.places.give(key)
+	if err := r.admit(req.Context(), key, len(request.head)); err != nil {
 		return nil, err
 	}
 	x := &exchange{
@@ -80,6 +76,7 @@ func (r *Recorder) begin(req *http.Request) (*exchange, error) {
 		x.freeSlot()
 		return nil, admissionError("shutting-down", errClosed)
 	}
+	x.startClock()
 	return x, nil
 }
 
@@ -180,10 +177,7 @@ func (a *attempt) run() (event, error) {
 	}
 	a.conn, a.reused = conn, reused
 	x.spoken = conn.spoken
-	if x.sent != nil {
-		x.sent.body.release()
-	}
-	x.sent = x.r.newMessage(x.request.head, expectedBody(x.request.framing))
+	x.beginRequest()
 	a.upload = newUpload(a)
 	if !conn.beginSending() {
 		return event{}, errUnsent()
@@ -320,7 +314,6 @@ func (x *exchange) response(req *http.Request, e event) *http.Response {
 		return resp
 	}
 	resp.Body = x.newBody(req.Context(), resp, reply)
-	x.watchClient()
 	return resp
 }
 

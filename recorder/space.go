@@ -19,23 +19,36 @@ const (
 	// defaultMinFree, or a hundredth of the file system where that is less,
 	// is what stays free unless Options say otherwise.
 	defaultMinFree = 1e9
+
+	// cutRoom is how much room more than twice what has to stay free is asked
+	// for after a body was cut, at most.
+	cutRoom = 16 << 20
 )
 
 // A space accounts for what exchanges hold in memory and on the disk until it
 // is in the archive, and for what the disk has left.
 type space struct {
+	dir                string // of the temporary files
 	maxMemory, maxDisk int64
 
 	memory atomic.Int64 // bodies and blocks in memory, bytes
 	heads  atomic.Int64 // what cannot go to the disk: heads, buffers of readers
-	disk   atomic.Int64 // bodies and blocks in temporary files
+	disk   atomic.Int64 // bodies and blocks in temporary files …
+	full   atomic.Int64 // … when a body found no room there; 0: there is room again
 
 	appended atomic.Int64 // to the archive, since the start
 	done     atomic.Int64 // of memory and disk: it is in the archive, but not durable yet
 	looked   atomic.Bool  // the following are known
 	base     atomic.Int64 // bytes that would be free if nothing had been appended and nothing were on the disk
 	wanted   atomic.Int64 // bytes that have to stay free
+	total    atomic.Int64 // bytes that the disk has
+	cut      atomic.Int64 // bytes of room that were too few for a body, until there are more
 }
+
+var (
+	errSpoolDisk = errors.New("all that bodies may have in temporary files is taken (--spool-disk)")
+	errShort     = errors.New("the disk is nearly full")
+)
 
 // takeMemory reports whether there is room for n further bytes, which are
 // taken then.
@@ -52,21 +65,28 @@ func (s *space) takeMemory(n int64) bool {
 func (s *space) takeDisk(n int64) error {
 	if s.disk.Add(n) > s.maxDisk {
 		s.disk.Add(-n)
-		return fmt.Errorf("bodies have %s in temporary files already (--spool-disk)", size(s.maxDisk))
+		return fmt.Errorf("%w: %s", errSpoolDisk, size(s.maxDisk))
 	}
-	if free := s.available(); free < s.wanted.Load()/2 {
+	if left, least := s.available(), s.wanted.Load()/2; left < least {
+		err := s.shortOf(left, fmt.Sprintf("a body under way may not leave less than half of what has to stay free (--min-free), %s", size(least)))
 		s.disk.Add(-n)
-		return fmt.Errorf("only %s of disk are left, half of what has to stay free (--min-free)", size(free))
+		return err
 	}
 	return nil
 }
 
-// crowded says that heads alone take so much memory that no more may come.
+// crowded says that what is under way takes so much that no more may come: of
+// the memory for heads, or of the disk, from when a body has found no room there
+// until a tenth of that is given back.
 func (s *space) crowded() error {
-	if s.heads.Load() <= s.maxMemory/2 {
-		return nil
+	switch {
+	case s.heads.Load() > s.maxMemory/2:
+		return errors.New("the heads of what is under way take up the memory (--spool-memory)")
+	case s.disk.Load() > s.full.Load()/10*9 && s.full.Load() > 0:
+		return fmt.Errorf("%w: %s", errSpoolDisk, size(s.maxDisk))
 	}
-	return errors.New("the heads of what is under way take up the memory (--spool-memory)")
+	s.full.Store(0)
+	return nil
 }
 
 // available tells how many bytes would be left on the disk if all that is
@@ -83,7 +103,9 @@ func (s *space) available() int64 {
 func (s *space) look(free, total uint64, o *Options) {
 	const most = math.MaxInt64 / 4
 	s.base.Store(int64(min(free, most)) + s.appended.Load() + s.disk.Load())
-	s.wanted.Store(o.minFree(min(total, most)))
+	total = min(total, most)
+	s.total.Store(int64(total))
+	s.wanted.Store(o.minFree(total))
 	s.looked.Store(true)
 }
 
@@ -98,20 +120,39 @@ func (o *Options) minFree(total uint64) int64 {
 	return min(defaultMinFree, int64(total/100))
 }
 
-// short says that the disk is nearly full, or nil. What is short already stays
-// so until there is somewhat more than what has to stay free.
-func (s *space) short(dir string, already bool) error {
+// goOn returns how many bytes have to be free to go on after there were too
+// few: somewhat more than what has to stay free, and after a body was cut more
+// than it had; but no more than an empty disk has.
+func (s *space) goOn() int64 {
 	wanted := s.wanted.Load()
+	more := max(wanted/10, min(s.cut.Load(), wanted+cutRoom))
+	return wanted + min(more, max(0, s.total.Load()-wanted)/2)
+}
+
+// short says that the disk is nearly full, or nil. What is short already stays
+// so until there is enough to go on.
+func (s *space) short(already bool) error {
+	wanted, goOn := s.wanted.Load(), s.goOn()
 	enough := wanted
 	if already {
-		enough += wanted / 10
+		enough = goOn
 	}
 	left := s.available()
 	if left >= enough {
+		s.cut.Store(0)
 		return nil
 	}
+	rule := fmt.Sprintf("%s have to stay free (--min-free)", size(wanted))
+	if size(goOn) != size(wanted) {
+		rule += "; it goes on with " + size(goOn)
+	}
+	return s.shortOf(left, rule)
+}
+
+// shortOf says that only so many bytes are left, which is too few for the rule.
+func (s *space) shortOf(left int64, rule string) error {
 	free := s.base.Load() - s.appended.Load() - s.disk.Load()
-	return fmt.Errorf("the disk is nearly full: %s are free in %s, of which %s are needed for what was captured already, and %s have to stay free (--min-free)", size(free), dir, size(free-left), size(enough))
+	return fmt.Errorf("%w: %s are free in %s, of which %s are needed for what was captured already, and %s", errShort, size(free), s.dir, size(free-left), rule)
 }
 
 func size(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
@@ -121,20 +162,27 @@ func size(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
 type spaceWatch struct {
 	r     *Recorder
 	set   *rotate.Set
-	mute  bool // it has been said that nothing can be found out
+	mute  bool // it has been said that nothing can be found out, for now
 	stop  chan struct{}
 	ended chan struct{}
 }
 
-// watchSpace starts to look at the disk, the first time at once.
-func (r *Recorder) watchSpace(set *rotate.Set) *spaceWatch {
+// watchSpace starts to look at the disk, the first time at once. The error is
+// why the recording would stop at once for good.
+func (r *Recorder) watchSpace(set *rotate.Set) (*spaceWatch, error) {
 	w := &spaceWatch{r: r, set: set, stop: make(chan struct{}), ended: make(chan struct{})}
 	if r.options.MinFree < 0 || !w.look() {
 		close(w.ended)
-		return w
+		return w, nil
+	}
+	if err := r.space.short(false); err != nil && r.options.StopForGood {
+		close(w.ended)
+		return w, err
+	} else if err != nil {
+		r.setShort(err)
 	}
 	go w.run() // ended by close
-	return w
+	return w, nil
 }
 
 func (w *spaceWatch) close() {
@@ -150,19 +198,24 @@ func (w *spaceWatch) run() {
 		select {
 		case <-tick.C:
 			w.look()
+			w.r.setShort(w.r.space.short(w.r.isShort()))
 		case <-w.stop:
 			return
 		}
 	}
 }
 
-// look reports whether it makes sense to look again.
+// look notes what the disk has left. It reports whether that can be found out.
 func (w *spaceWatch) look() bool {
 	r := w.r
 	free, total, err := w.set.Free()
 	switch {
 	case errors.Is(err, errors.ErrUnsupported), err == nil && total == 0:
-		r.log.Warn("it cannot be found out how much space the disk has left: --min-free has no effect", "dir", r.options.Dir)
+		if !w.mute {
+			r.log.Warn("it cannot be found out how much space the disk has left: --min-free has no effect", "dir", r.options.Dir)
+			w.mute = true
+		}
+		r.space.looked.Store(false)
 		return false
 	case err != nil:
 		if !w.mute && !errors.Is(err, fs.ErrNotExist) { // that is for the writer to find out
@@ -173,6 +226,5 @@ func (w *spaceWatch) look() bool {
 	}
 	w.mute = false
 	r.space.look(free, total, &r.options)
-	r.setShort(r.space.short(r.options.Dir, r.isShort()))
 	return true
 }

@@ -15,13 +15,23 @@ const (
 	spoolMemory = 256 << 10
 	// spoolSmall is how many it keeps there however little memory there is.
 	spoolSmall = 4 << 10
+	// spoolTail is how much of a file is collected in memory before it is
+	// written, where it comes in pieces of spoolPiece or more.
+	spoolTail  = 128 << 10
+	spoolPiece = 4 << 10
+	// spoolStart is how much start reads of a file.
+	spoolStart = 64 << 10
 	// followBuffer is what a follower needs to read from a file.
 	followBuffer = 32 << 10
 )
 
+var followBuffers = sync.Pool{New: func() any { return new([followBuffer]byte) }}
+
+var spoolTails = sync.Pool{New: func() any { return new([spoolTail]byte) }}
+
 // A spool holds bytes that are written once and read many times: the body of
 // a message from the wire until its record is durable. It is either all in
-// memory or all in a file that has no name.
+// memory or in a file that has no name, but for its last octets.
 //
 // One goroutine writes (append, pass, end). One follower may read along while
 // the bytes arrive; readers made by reader read what has been ended.
@@ -36,6 +46,7 @@ type spool struct {
 	lent     int64     // memory that is no longer mem's, but the follower still looks at it
 	viewed   bool      // the follower looks at mem
 	file     *os.File  // unlinked
+	tail     []byte    // the last octets, which are not in the file yet
 	onDisk   int64     // bytes taken from the space for it
 	heads    int64     // and for the heads of its message
 	done     int64     // of what it holds, is in the archive or a copy of what is to be appended
@@ -77,6 +88,11 @@ func (s *spool) release() {
 		s.file.Close() // nothing is lost with an unlinked file
 		s.file = nil
 	}
+	if s.tail != nil {
+		spoolTails.Put((*[spoolTail]byte)(s.tail[:spoolTail]))
+		s.space.memory.Add(-spoolTail)
+		s.tail = nil
+	}
 	s.space.disk.Add(-s.onDisk)
 	s.space.heads.Add(-s.heads)
 	s.space.done.Add(-s.done)
@@ -99,7 +115,7 @@ func (s *spool) setDone(done bool) {
 	s.space.done.Add(-s.done)
 	s.done = 0
 	if done {
-		s.done = int64(cap(s.mem)) + s.onDisk
+		s.done = int64(cap(s.mem)+cap(s.tail)) + s.onDisk
 		s.space.done.Add(s.done)
 	}
 }
@@ -115,7 +131,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	}
 	if s.file == nil {
 		s.mem = append(s.mem, p...)
-	} else if err := s.writeFileLocked(s.file, p, s.size); err != nil {
+	} else if err := s.addLocked(p); err != nil {
 		return 0, err // what was written lies beyond size: it does not count
 	}
 	s.size += int64(len(p))
@@ -200,6 +216,29 @@ func (s *spool) spillLocked() error {
 	return nil
 }
 
+// addLocked adds p to the file, by way of the tail where there is memory for it.
+func (s *spool) addLocked(p []byte) error {
+	if s.tail == nil && len(p) >= spoolPiece && s.owners.Load() > 0 && s.space.takeMemory(spoolTail) {
+		s.tail = spoolTails.Get().(*[spoolTail]byte)[:0]
+	}
+	if len(s.tail)+len(p) > cap(s.tail) {
+		if len(s.tail) > 0 {
+			if err := s.writeFileLocked(s.file, s.tail, s.inFileLocked()); err != nil {
+				return err
+			}
+			s.tail = s.tail[:0]
+		}
+		if len(p) > cap(s.tail) {
+			return s.writeFileLocked(s.file, p, s.size)
+		}
+	}
+	s.tail = append(s.tail, p...)
+	return nil
+}
+
+// inFileLocked returns how many octets are in the file.
+func (s *spool) inFileLocked() int64 { return s.size - int64(len(s.tail)) }
+
 func (s *spool) writeFileLocked(f *os.File, p []byte, at int64) error {
 	n := int64(len(p))
 	if err := s.space.takeDisk(n); err != nil {
@@ -257,10 +296,26 @@ func (s *spool) len() int64 {
 func (s *spool) reader() io.Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.file != nil {
-		return io.NewSectionReader(s.file, 0, s.size)
+	if s.file == nil {
+		return &memReader{s.mem}
 	}
-	return &memReader{s.mem}
+	file := io.NewSectionReader(s.file, 0, s.inFileLocked())
+	if len(s.tail) == 0 {
+		return file
+	}
+	return io.MultiReader(file, &memReader{s.tail})
+}
+
+// start returns what is in memory or, of what is not, the first octets.
+func (s *spool) start() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return s.mem
+	}
+	start := make([]byte, min(s.size, spoolStart))
+	n, _ := s.file.ReadAt(start[:min(s.inFileLocked(), spoolStart)], 0) // who reads all of it is told of an error
+	return start[:n]
 }
 
 // A memReader is a bytes.Reader that can do nothing else, so that nobody
@@ -325,6 +380,7 @@ func (f *follower) next(wait func()) ([]byte, error) {
 			s.mu.Lock()
 			continue
 		}
+		f.dropBufferLocked() // there may be thousands that wait
 		s.changed.Wait()
 	}
 }
@@ -337,7 +393,13 @@ func (f *follower) viewLocked() ([]byte, error) {
 		s.viewed = true
 		return view, nil
 	}
-	n, err := s.file.ReadAt(f.buffer()[:min(int64(len(f.buf)), s.size-f.off)], f.off)
+	var n int
+	var err error
+	if before := s.inFileLocked() - f.off; before > 0 {
+		n, err = s.file.ReadAt(f.buffer()[:min(followBuffer, before)], f.off)
+	} else {
+		n = copy(f.buffer(), s.tail[-before:])
+	}
 	f.off += int64(n)
 	if n > 0 {
 		return f.buf[:n], nil
@@ -347,10 +409,19 @@ func (f *follower) viewLocked() ([]byte, error) {
 
 func (f *follower) buffer() []byte {
 	if f.buf == nil {
-		f.buf = make([]byte, followBuffer)
+		f.buf = followBuffers.Get().(*[followBuffer]byte)[:]
 		f.s.space.heads.Add(followBuffer)
 	}
 	return f.buf
+}
+
+// dropBufferLocked is called by who reads, and so does not look at the buffer.
+func (f *follower) dropBufferLocked() {
+	if f.buf != nil {
+		followBuffers.Put((*[followBuffer]byte)(f.buf))
+		f.s.space.heads.Add(-followBuffer)
+		f.buf = nil
+	}
 }
 
 // lookAwayLocked tells that what next returned last is not looked at any more.
@@ -364,7 +435,7 @@ func (f *follower) stop() {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	f.lookAwayLocked()
-	if f.buf != nil {
+	if f.buf != nil { // who reads may still look at it: not for the pool
 		f.s.space.heads.Add(-followBuffer)
 		f.buf = nil
 	}

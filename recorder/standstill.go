@@ -1,6 +1,11 @@
 package recorder
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
 
 // pauseHint is when clients that are refused during a pause may try again.
 const pauseHint = 5 * time.Second
@@ -114,4 +119,22 @@ func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.still.reason()
+}
+
+// spoolFailed logs that a message cannot be kept whole. Others would fare no
+// better: until there is room again nobody is admitted.
+func (r *Recorder) spoolFailed(x *exchange, err error) {
+	r.log.Error("cannot keep a body: its record will be truncated", "url", x.uri, "dir", r.options.Dir, "error", err)
+	held := r.space.disk.Load()
+	switch {
+	case errors.Is(err, errSpoolDisk):
+		r.space.full.Store(held)
+	case !r.space.looked.Load(): // and so nobody would end it
+	case errors.Is(err, errShort):
+		r.space.cut.Store(2 * held)
+		r.setShort(err)
+	case errors.Is(err, syscall.ENOSPC):
+		r.space.cut.Store(2 * held)
+		r.setShort(fmt.Errorf("a body has found no room on the disk: %w", err))
+	}
 }

@@ -3,8 +3,8 @@ package recorder
 import "sync/atomic"
 
 type counts struct {
-	captures, revisits, others, truncated, incomplete, failures, lost atomic.Int64
-	received, written, pauses, damaged                                atomic.Int64
+	captures, revisits, others, truncated, incomplete, failures, lost, lostRecords atomic.Int64
+	received, written, pauses, damaged, unstorable                                 atomic.Int64
 }
 
 // A Status is a snapshot of a recorder's work.
@@ -14,8 +14,10 @@ type Status struct {
 	Others      int64 // further records: resource, metadata
 	Truncated   int64 // of the former: with WARC-Truncated, for whatever reason
 	Incomplete  int64 // of the former: cut by the recorder, by a limit or for want of time or disk
-	Failures    int64 // exchanges that gave no response
+	Failures    int64 // exchanges that gave no response …
+	Unstorable  int64 // … of them were refused because the archive could not be written to, or the disk was nearly full
 	Lost        int64 // exchanges whose client got a response that could not be recorded
+	LostRecords int64 // other records that could not be written: of look-ups, failures, bad replies
 	Received    int64 // octets of responses, heads included
 	Written     int64 // bytes of records on disk
 	InFlight    int   // exchanges under way
@@ -29,6 +31,7 @@ type Status struct {
 	File        string
 	Pauses      int64 // how often nothing was admitted because of the disk
 	Unavailable error // why nothing is recorded, for now or for good, or nil
+	Stopped     bool  // it is for good
 }
 
 // Status returns a snapshot.
@@ -43,8 +46,10 @@ func (r *Recorder) Status() Status {
 		Others:      r.counts.others.Load(),
 		Truncated:   r.counts.truncated.Load(),
 		Incomplete:  r.counts.incomplete.Load(),
+		Unstorable:  r.counts.unstorable.Load(), // before the next, which includes it
 		Failures:    r.counts.failures.Load(),
 		Lost:        r.counts.lost.Load(),
+		LostRecords: r.counts.lostRecords.Load(),
 		Received:    r.counts.received.Load(),
 		Written:     r.counts.written.Load(),
 		InFlight:    r.short.used(),
@@ -58,5 +63,12 @@ func (r *Recorder) Status() Status {
 		File:        r.writer.currentName(),
 		Pauses:      r.counts.pauses.Load(),
 		Unavailable: r.Err(),
+		Stopped:     r.hasStopped(),
 	}
+}
+
+func (r *Recorder) hasStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.still.stopped != nil
 }

@@ -33,6 +33,7 @@ func (c *originConn) switchProtocols(a *attempt, reply *http1.Response) bool {
 		return false
 	}
 	x.received.body.release() // the client reads the connection
+	x.lengthenPlace()
 	x.endBody(a.upload.stop(), "", x.bodyEnded(), nil)
 	c.handedOver = true
 	return false

@@ -38,17 +38,38 @@ func uriAuthority(scheme, authority string) string {
 // splitAuthority returns the host, lower-case, as A-labels and without
 // brackets, and the port, which is never empty.
 func splitAuthority(scheme, authority string) (host, port string) {
-	host, port, err := net.SplitHostPort(authority)
-	if err != nil {
-		host, port = strings.Trim(authority, "[]"), ""
+	host = authority
+	if strings.Contains(authority, ":") {
+		var err error
+		if host, port, err = net.SplitHostPort(authority); err != nil {
+			host, port = authority, ""
+		}
 	}
 	if port == "" {
-		port = defaultPort(scheme)
+		host, port = strings.Trim(host, "[]"), defaultPort(scheme)
+	}
+	if isPlainHost(host) {
+		return host, port
 	}
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil && !strings.Contains(host, ":") {
 		return ascii, port
 	}
 	return strings.ToLower(host), port
+}
+
+// isPlainHost reports whether a host is nothing but lower-case letters,
+// digits, dots and single hyphens, as nearly all are: idna would leave it as it
+// is.
+func isPlainHost(host string) bool {
+	for i := range len(host) {
+		switch c := host[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '.':
+		case c == '-' && (i == 0 || host[i-1] != '-'):
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // asciiAuthority writes the host of an authority as A-labels (RFC 5890); one
@@ -75,11 +96,13 @@ func defaultPort(scheme string) string {
 	return "80"
 }
 
-// sameAuthority compares host and port, the default port filled in.
-func sameAuthority(scheme, a, b string) bool {
-	hostA, portA := splitAuthority(scheme, a)
-	hostB, portB := splitAuthority(scheme, b)
-	return hostA == hostB && portA == portB
+// sameAuthority reports whether authority, of which the host is in ASCII, is
+// what text says, too: but for the case of letters, U-labels and the default
+// port they are spelled alike. An origin may take any other spelling for another
+// host, and the target URI would not tell.
+func sameAuthority(scheme, text, authority string) bool {
+	port := ":" + defaultPort(scheme)
+	return strings.EqualFold(strings.TrimSuffix(asciiAuthority(text), port), strings.TrimSuffix(authority, port))
 }
 
 func isUnreserved(c byte) bool {

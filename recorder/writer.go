@@ -43,6 +43,7 @@ type writer struct {
 	set      *rotate.Set
 	series   map[string]*output
 	waiting  []*capture         // to be appended, in this order
+	stuck    *capture           // what work could not append, when that was what it failed at
 	left     []*output          // failed, and to be ended before anything is appended
 	paused   bool               // nothing is appended but by retry
 	dead     error              // nothing is appended any more, because of this
@@ -51,8 +52,10 @@ type writer struct {
 	recently []string           // their digests, the oldest first
 	syncAt   *time.Timer
 	armed    bool
-	dirty    int64 // bytes appended, or held back, since the last sync
+	buf      []byte // of the records that are being appended
+	dirty    int64  // bytes appended, or held back, since the last sync
 	retryAt  *time.Timer
+	guessed  time.Time // when it last tried whether there is room after all
 	closeErr error
 }
 
@@ -185,11 +188,15 @@ func (w *writer) work() error {
 	for len(w.waiting) > 0 {
 		c := w.waiting[0]
 		err := w.append(c)
+		w.stuck = nil
+		if err != nil {
+			w.stuck = c
+		}
 		out := w.series[c.x.series]
 		switch {
 		case err == nil:
 			w.count(c)
-		case isOwnFault(err):
+		case isOwnFault(err), w.givesUp(c, err):
 			w.lose(c, err)
 		default:
 			if out != nil {
@@ -268,7 +275,8 @@ func (w *writer) append(c *capture) error {
 	if err := w.decide(c, out); err != nil {
 		return err
 	}
-	records, err := c.encode(out.file.Tag())
+	records, used, err := c.encode(out.file.Tag(), w.buf[:0])
+	w.buf = used
 	if err != nil {
 		return err
 	}
@@ -465,24 +473,5 @@ func (w *writer) finish() error {
 	if w.index != nil {
 		err = errors.Join(err, w.index.close())
 	}
-	return err
-}
-
-// finishWaiting is the last attempt: what cannot be written now is lost.
-func (w *writer) finishWaiting() error {
-	if w.dead != nil {
-		w.sync()
-		w.loseWaiting(w.dead)
-		return nil
-	}
-	err := w.sync()
-	if err != nil || w.paused {
-		err = w.flush()
-	}
-	if err == nil && w.paused {
-		w.paused = false
-		w.r.resume()
-	}
-	w.loseWaiting(err)
 	return err
 }

@@ -1,18 +1,22 @@
-# make test       everything that has to pass before a commit, in a few minutes
+# make            the program, ./warctee
+# make help       this list
+# make test       everything that has to pass before a commit, in about six minutes
 # make fuzz       each fuzz target for FUZZTIME
 # make crash      kills the program CRASH_ROUNDS times at random moments, in some minutes
 # make powerloss  cuts the power POWERLOSS_ROUNDS times, in some minutes; as root, on Linux
 # make bench      what recording costs, in about a quarter of an hour; on a quiet machine
-# make build      the program, ./warctee
 
 FUZZTIME ?= 1m
 CRASH_ROUNDS ?= 200
 POWERLOSS_ROUNDS ?= 50
 
-.PHONY: build test check vulncheck fuzz crash powerloss bench tools
+.PHONY: build help test check vulncheck fuzz crash powerloss bench tools
 
 build:
 	go build -o warctee ./cmd/warctee
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
 
 test: tools check vulncheck
 	go test -race ./...

@@ -27,11 +27,11 @@ func (f *accessFlags) register(flags *pflag.FlagSet) {
 	f.allowDestinations = listFlag[proxy.Destination]{kind: "HOST", parse: proxy.ParseDestination}
 	f.denyDestinations = f.allowDestinations
 	f.ports = listFlag[proxy.PortRange]{kind: "PORT", parse: proxy.ParsePorts}
-	flags.Var(&f.allowClients, "allow-client", "address or network, such as 192.0.2.0/24, whose clients may\nconnect, others may not; a list with commas, may be repeated")
-	flags.StringVar(&f.auth, "auth", "", "`FILE` with a line NAME:PASSWORD for each user; clients have to\ngive one of them")
-	flags.Var(&f.allowDestinations, "allow-destination", "host, .DOMAIN (and all below it), *.DOMAIN, address or network\nto be connected to though it is private; a list with commas,\nmay be repeated")
+	flags.Var(&f.allowClients, "allow-client", "address or network, such as 192.0.2.0/24, whose clients may connect, others may not; a list with commas, may be repeated")
+	text(flags, &f.auth, "auth", "FILE", "file with a line NAME:PASSWORD for each user; clients have to give one of them")
+	flags.Var(&f.allowDestinations, "allow-destination", "host, .DOMAIN (and all below it), *.DOMAIN, address or network to be connected to though it is private; a list with commas, may be repeated")
 	flags.Var(&f.denyDestinations, "deny-destination", "the same, never to be connected to")
-	flags.Var(&f.ports, "ports", "ports to be connected to, such as 80 or 8000-8999; a list with\ncommas, may be repeated (default: 80,443,1024-65535)")
+	flags.Var(&f.ports, "ports", "ports to be connected to, such as 80 or 8000-8999; a list with commas, may be repeated (default: 80,443,1024-65535)")
 }
 
 // check refuses to be open to everybody by accident.
@@ -46,6 +46,8 @@ func (f *accessFlags) check(listen string) error {
 func (f *accessFlags) checkRun(listen string) error {
 	_, _, err := net.SplitHostPort(listen)
 	switch {
+	case len(f.allowClients.values) > 0:
+		return usageError{errors.New("run: --allow-client is for record; the proxy is for the command alone")}
 	case f.auth != "":
 		return usageError{errors.New("run: --auth is for record; a command that has to give a password cannot be led to the proxy by its environment")}
 	case err == nil && !isLoopback(listen):
@@ -89,7 +91,9 @@ func (f *accessFlags) destinations(listen net.Addr) *proxy.Destinations {
 func (s *server) badRequest(f mitm.Failure) {
 	if s.users == nil {
 		s.failures.client(f)
+		return
 	}
+	s.failures.badRequests.Add(1)
 }
 
 // A listFlag takes a list with commas, and may be repeated.

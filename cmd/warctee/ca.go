@@ -50,10 +50,11 @@ prints it.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&c.dir, "ca-dir", "", "`DIR` with the certificate authority, made when missing\n(default: warctee in the user's config directory)")
+	text(cmd.PersistentFlags(), &c.dir, "ca-dir", "DIR", "directory with the certificate authority; made when missing (default: warctee in the user's config directory)")
 	cobra.CheckErr(cmd.MarkPersistentFlagDirname("ca-dir"))
 	der := c.subcommand("der", "Export the certificate in DER, which Windows and Android like", noArgs, c.der)
-	der.Flags().StringVar(&c.out, "out", "-", "new `FILE`; - is standard output")
+	c.out = "-"
+	text(der.Flags(), &c.out, "out", "FILE", "new file; - is standard output")
 	trust := c.subcommand("trust [PLACE]", "Tell how to trust the certificate in "+strings.Join(placeNames(), ", "), onePlace, c.trust)
 	trust.ValidArgs = asCompletions(placeNames())
 	cmd.AddCommand(

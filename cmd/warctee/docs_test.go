@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,4 +95,66 @@ func readAllFiles(t *testing.T, pattern string) map[string][]byte {
 		files[name] = b
 	}
 	return files
+}
+
+var statusRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ")
+
+// Each field of /status has a line in docs/status.md, and in that order.
+func TestStatusIsDocumented(t *testing.T) {
+	var listed, fields []string
+	for _, m := range statusRow.FindAllSubmatch(readAllFiles(t, "../../docs/status.md")["../../docs/status.md"], -1) {
+		listed = append(listed, string(m[1]))
+	}
+	for f := range reflect.TypeFor[serverStatus]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields = append(fields, name)
+	}
+	if !slices.Equal(listed, fields) {
+		t.Errorf("docs/status.md lists\n%q, the fields are\n%q", listed, fields)
+	}
+}
+
+var (
+	namedClasses = regexp.MustCompile(`\| class ([a-z-]+(?:, [a-z-]+)*)`)
+	tableRow     = regexp.MustCompile(`(?m)^\|.*\|$`)
+)
+
+// The classes of failures that docs/faults.md names are in docs/failures.md.
+func TestClassesAreDocumented(t *testing.T) {
+	failures := string(readAllFiles(t, "../../docs/failures.md")["../../docs/failures.md"])
+	_, classes, _ := strings.Cut(failures, "\n| class | at | |\n")
+	named := 0
+	for _, m := range namedClasses.FindAllSubmatch(readAllFiles(t, "../../docs/faults.md")["../../docs/faults.md"], -1) {
+		for class := range strings.SplitSeq(string(m[1]), ", ") {
+			named++
+			if !strings.Contains(classes, "`"+class+"`") {
+				t.Errorf("docs/faults.md names the class %s, which docs/failures.md does not list", class)
+			}
+		}
+	}
+	if named < 10 {
+		t.Errorf("docs/faults.md names %d classes: too few to be true", named)
+	}
+}
+
+// All rows of a table have as many cells as its head.
+func TestTablesAreWhole(t *testing.T) {
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
+		for file, b := range readAllFiles(t, pattern) {
+			cells := 0 // of the table
+			for i, line := range strings.Split(string(b), "\n") {
+				if !tableRow.MatchString(line) {
+					cells = 0
+					continue
+				}
+				n := strings.Count(line, "|") - strings.Count(line, `\|`)
+				if cells == 0 {
+					cells = n
+				}
+				if n != cells {
+					t.Errorf("%s:%d has %d cells, the table %d", strings.TrimPrefix(file, "../../"), i+1, n-1, cells-1)
+				}
+			}
+		}
+	}
 }

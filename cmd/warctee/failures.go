@@ -6,16 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/warctee/warctee/mitm"
+	"github.com/warctee/warctee/proxy"
 	"github.com/warctee/warctee/recorder"
+	"github.com/warctee/warctee/warc"
 )
 
 // A failureLog is the file of JSON lines with everything that gave no response
@@ -24,38 +29,72 @@ type failureLog struct {
 	path string // "" for none
 	log  *slog.Logger
 
-	mu     sync.Mutex
+	refused    *proxy.Denials // where the proxy does not connect to (class policy)
+	notReached atomic.Int64   // of those: exchanges, which the recorder has counted as failures
+
+	badRequests atomic.Int64
+
+	mu     sync.Mutex // guards the rest
 	file   *os.File
+	closed bool // nothing is written any more
 	broken bool // it has been said that it cannot be written
+	thin   thinner
 }
 
 // A failureLine is a line of it; docs/failures.md describes the fields.
 type failureLine struct {
-	Time    time.Time `json:"time"`
-	Method  string    `json:"method,omitempty"`
-	URL     string    `json:"url,omitempty"`
-	Phase   string    `json:"phase"`
-	Class   string    `json:"class"`
-	Status  int       `json:"status,omitempty"`
-	Address string    `json:"address,omitempty"`
-	Bytes   int64     `json:"bytes"`
-	Error   string    `json:"error,omitempty"`
+	Time     lineTime `json:"time"`
+	Method   string   `json:"method,omitempty"`
+	URL      string   `json:"url,omitempty"`
+	Phase    string   `json:"phase"`
+	Class    string   `json:"class"`
+	Status   int      `json:"status,omitempty"`
+	Address  string   `json:"address,omitempty"`
+	Bytes    int64    `json:"bytes"`
+	Error    string   `json:"error,omitempty"`
+	Repeated int64    `json:"repeated,omitempty"`
+}
+
+func newFailureLog(path string, log *slog.Logger) *failureLog {
+	return &failureLog{path: path, log: log, refused: proxy.NewDenials(log, "a request was refused because of where it goes; more are told of once a minute")}
 }
 
 func (l *failureLog) add(line failureLine) {
+	if line.Class == classPolicy {
+		l.refused.Add("method", line.Method, "address", line.Address, "why", line.Error)
+	}
 	if l.path == "" {
 		return
 	}
-	line.Time = line.Time.UTC().Truncate(time.Millisecond)
-	text, err := json.Marshal(line)
-	if err != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		l.log.Warn("a failure came after the end: it is not in the failure log", "class", line.Class, "error", line.Error)
+	case l.thin.takes(line, l.tellRepeated):
+		l.addLocked(line)
+	}
+}
+
+// tellRepeated adds the lines about what had none in the last minute.
+func (l *failureLog) tellRepeated() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.thin.end() {
+		l.addLocked(line)
+	}
+}
+
+func (l *failureLog) addLocked(line failureLine) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // of URLs with & too one wants to copy
+	if err := e.Encode(line); err != nil {
 		l.log.Error("cannot write the failure log", "file", l.path, "error", err)
 		return
 	}
-	text = escapeUnprintable(text)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err = l.write(append(text, '\n'))
+	text := escapeUnprintable(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	err := l.write(append(text, '\n'))
 	if err != nil && !l.broken {
 		l.log.Error("cannot write the failure log (--failure-log): it lacks what fails from now on, until it can be written again", "error", err)
 	}
@@ -122,8 +161,10 @@ func (l *failureLog) openLocked() (err error) {
 }
 
 func (l *failureLog) close() error {
+	l.tellRepeated()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.file == nil {
 		return nil
 	}
@@ -134,8 +175,11 @@ func (l *failureLog) close() error {
 
 // exchange adds an exchange that gave no response.
 func (l *failureLog) exchange(f recorder.Failure) {
+	if f.Class == classPolicy {
+		l.notReached.Add(1)
+	}
 	l.add(failureLine{
-		Time:    f.Time,
+		Time:    lineTime{f.Time},
 		Method:  f.Method,
 		URL:     f.URL,
 		Phase:   string(f.Phase),
@@ -148,12 +192,15 @@ func (l *failureLog) exchange(f recorder.Failure) {
 
 // client adds what came from a client and is no exchange.
 func (l *failureLog) client(f mitm.Failure) {
-	line := failureLine{Time: f.Time, Phase: "client", Class: f.Class, Status: f.Status, Address: f.Authority, Bytes: f.Bytes}
+	if f.Class == mitm.ClassBadRequest {
+		l.badRequests.Add(1)
+	}
+	line := failureLine{Time: lineTime{f.Time}, Phase: "client", Class: f.Class, Status: f.Status, Address: f.Authority, Bytes: f.Bytes}
 	if f.Err != nil {
 		line.Error = f.Err.Error()
 	}
 	if isPolicy(f.Err) {
-		line.Class = "policy"
+		line.Class = classPolicy
 	}
 	l.add(line)
 }
@@ -166,14 +213,61 @@ func isPolicy(err error) bool {
 
 // refusal adds a request that the proxy refused.
 func (l *failureLog) refusal(r *http.Request, class string, status int, reason string) {
-	l.add(failureLine{
-		Time:    time.Now(),
-		Method:  r.Method,
-		URL:     r.URL.Redacted(),
-		Phase:   "request",
-		Class:   class,
-		Status:  status,
-		Address: r.Host,
-		Error:   reason,
-	})
+	line := failureLine{
+		Time:   lineTime{time.Now()},
+		Method: r.Method,
+		Phase:  "request",
+		Class:  class,
+		Status: status,
+		Error:  shortened(reason),
+	}
+	url, address := targetOf(r)
+	line.URL, line.Address = shortened(url), shortened(address)
+	l.add(line)
+}
+
+// maxRefused bounds what the log says of a request that was refused: nothing
+// else does, and such a request costs its client nothing.
+const maxRefused = 2 << 10
+
+func shortened(s string) string {
+	const mark = "…"
+	if len(s) <= maxRefused {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxRefused-len(mark)], "") + mark
+}
+
+// targetOf is what a request that was refused is about: its URL, unless it is a
+// CONNECT, and the host and port that it would have been sent to.
+func targetOf(r *http.Request) (uri, address string) {
+	u, authority := *r.URL, r.URL.Host
+	if t := mitm.TunnelOf(r.Context()); t != nil {
+		authority = t.Authority
+		if u.Host == "" {
+			u.Scheme, u.Host = "http", r.Host
+			if t.TLS {
+				u.Scheme = "https"
+			}
+		}
+	}
+	if r.Method != http.MethodConnect {
+		uri = u.Redacted()
+	}
+	if _, _, err := net.SplitHostPort(authority); err == nil || authority == "" {
+		return uri, authority
+	}
+	if port, known := map[string]string{"http": "80", "https": "443"}[u.Scheme]; known {
+		return uri, net.JoinHostPort(strings.Trim(authority, "[]"), port)
+	}
+	return uri, ""
+}
+
+const classPolicy = "policy" // see docs/failures.md
+
+// A lineTime is written as a WARC-Date is.
+type lineTime struct{ time.Time }
+
+func (t lineTime) MarshalJSON() ([]byte, error) {
+	return []byte(`"` + warc.FormatDate(t.Time, warc.V1_1) + `"`), nil
 }

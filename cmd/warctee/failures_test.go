@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +19,14 @@ import (
 // failuresOf reads the failure log of a scene.
 func failuresOf(x *scene) []failureLine {
 	x.Helper()
-	text, err := os.ReadFile(filepath.Join(x.flags.dir, "failures.jsonl"))
+	return readFailures(x, filepath.Join(x.flags.dir, "failures.jsonl"))
+}
+
+func readFailures(t testing.TB, path string) []failureLine {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
-		x.Fatal(err)
+		t.Fatal(err)
 	}
 	var lines []failureLine
 	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
@@ -28,7 +34,7 @@ func failuresOf(x *scene) []failureLine {
 		d.DisallowUnknownFields()
 		var line failureLine
 		if err := d.Decode(&line); err != nil {
-			x.Fatalf("%s: %v", s.Text(), err)
+			t.Fatalf("%s: %v", s.Text(), err)
 		}
 		lines = append(lines, line)
 	}
@@ -107,6 +113,54 @@ func TestFailureLog(t *testing.T) {
 	}
 }
 
+// Each line has the same form: a time of fixed width, a host and a port, and a
+// URL that can be copied.
+func TestFailureLogForm(t *testing.T) {
+	x := newScene(t, true, func(f *recordFlags) { set(&f.access.denyDestinations, "denied.test,::1") })
+	for _, request := range []string{
+		"CONNECT denied.test:9999 HTTP/1.1\r\nHost: a\r\n",
+		"GET http://denied.test/?a=1&b=2 HTTP/1.1\r\nHost: a\r\n",
+		"GET https://[::1]/ HTTP/1.1\r\nHost: a\r\n",
+		"GET ftp://denied.test/ HTTP/1.1\r\nHost: a\r\n",
+	} {
+		c := x.direct()
+		go c.listen() // ends with stop
+		c.send(request + "\r\n")
+		c.reply("GET")
+	}
+	c := x.client()
+	c.send("GET /path HTTP/1.1\r\nHost: elsewhere.test\r\n\r\n")
+	x.refused(c.reply("GET"), 421, "elsewhere.test")
+	x.stop()
+	text, err := os.ReadFile(filepath.Join(x.flags.dir, "failures.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !regexp.MustCompile(`^\{"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z",.*\}\n$`).MatchString(line) {
+			t.Errorf("odd line %q", line)
+		}
+	}
+	if !strings.Contains(string(text), `"url":"http://denied.test/?a=1&b=2"`) {
+		t.Errorf("a URL is not as it was:\n%s", text)
+	}
+	type row struct{ method, url, address, class string }
+	var got []row
+	for _, l := range failuresOf(x) {
+		got = append(got, row{l.Method, l.URL, l.Address, l.Class})
+	}
+	want := []row{
+		{"CONNECT", "", "denied.test:9999", "policy"},
+		{"GET", "http://denied.test/?a=1&b=2", "denied.test:80", "policy"},
+		{"GET", "https://[::1]/", "[::1]:443", "policy"},
+		{"GET", "ftp://denied.test/", "", "not-forwarded"},
+		{"GET", "https://elsewhere.test/path", x.origin.authority, "not-forwarded"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%v\nwant\n%v", got, want)
+	}
+}
+
 // TestFailureLogOfTunnels: also what never became HTTP.
 func TestFailureLogOfTunnels(t *testing.T) {
 	x := newScene(t, false, func(*recordFlags) {})
@@ -125,6 +179,10 @@ func TestFailureLogOfTunnels(t *testing.T) {
 		t.Fatal("a client without our certificate trusts the proxy")
 	}
 	untrusting.Close()
+	x.eventually("the failure is counted", func() bool { return x.proxy.status(x.flags).TLSFailures == 1 })
+	if got := summary(x.proxy.status(x.flags), 0, "/the/ca.pem"); !strings.Contains(got, "; 1 TLS connection failed: does the client trust /the/ca.pem?; 1 tunnel not recorded") {
+		t.Errorf("the summary is %q", got)
+	}
 	x.stop()
 	classes := map[string]failureLine{}
 	for _, l := range failuresOf(x) {
@@ -133,7 +191,7 @@ func TestFailureLogOfTunnels(t *testing.T) {
 	if l := classes["unrecorded-tunnel"]; l.Address != x.origin.authority || l.Bytes != 30 {
 		t.Errorf("of the blind tunnel: %+v", l)
 	}
-	if l := classes["client-tls"]; l.Address != x.origin.authority || l.Error == "" {
+	if l := classes["client-tls"]; l.Address != x.origin.authority || !strings.HasPrefix(l.Error, "the client does not trust our certificate (") {
 		t.Errorf("of the client that does not trust us: %+v", l)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"github.com/warctee/warctee/warc/warctest"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -68,6 +69,29 @@ func TestLongURL(t *testing.T) {
 	overBoth(t, func(x *scene) {
 		x.fine("/" + strings.Repeat("long", 15_000) + "?")
 	})
+}
+
+// The longest URL that --max-url allows fits into the header of a revisit, which
+// has it twice, whatever it is made of.
+func TestLongestURL(t *testing.T) {
+	x := newScene(t, true, func(f *recordFlags) { f.limits.maxURL = 128 << 10 })
+	target := "/" + strings.Repeat("\xfc", 128<<10-1)
+	response := "HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("same", 75)
+	for range 2 {
+		client := x.client()
+		client.send("GET " + target + " HTTP/1.1\r\nHost: " + x.origin.authority + "\r\n\r\n")
+		o := x.origin.next()
+		o.request()
+		o.send(response)
+		x.got(client.reply("GET"), 200, strings.Repeat("same", 75))
+		x.eventually("it is recorded", func() bool { return x.proxy.status(x.flags).InFlight == 0 })
+	}
+	if s := x.proxy.status(x.flags); s.Responses != 1 || s.Revisits != 1 || s.Lost != 0 {
+		t.Errorf("%d responses, %d revisits, %d lost", s.Responses, s.Revisits, s.Lost)
+	}
+	dir := x.flags.dir
+	x.stop()
+	warctest.Check(t, dir)
 }
 
 // Heads of replies that are larger than the limits fail the exchange.

@@ -89,8 +89,11 @@ func TestFewDescriptors(t *testing.T) {
 	if told[http.StatusOK] == 0 || len(told) == 1 {
 		t.Error("there should be some that were turned away, and some that were not")
 	}
-	if !strings.Contains(p.log(), "too many open files") {
+	if !strings.Contains(p.log(), "too many open files (raise ulimit -n, or lower --max-connections)") {
 		t.Error("there were enough descriptors")
+	}
+	if n := told[http.StatusBadGateway]; n > 0 {
+		t.Errorf("%d answers blame the origin", n)
 	}
 	get(p.client(false), "/last")
 	if lost := p.status().Lost; lost > 0 {

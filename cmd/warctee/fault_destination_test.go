@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -122,6 +123,23 @@ func policies(x *scene) (lines []failureLine) {
 	return lines
 }
 
+// refusals checks that so many are counted, apart from failures, and that the
+// log tells of them once a minute.
+func (x *scene) refusals(n int64) {
+	x.Helper()
+	s := x.proxy.status(x.flags)
+	if s.Forbidden != n || s.Failures != 0 {
+		x.Errorf("%d refusals and %d failures are counted, want %d and none", s.Forbidden, s.Failures, n)
+	}
+	if got := summary(s, 1, "ca.pem"); !strings.Contains(got, fmt.Sprintf("; %d requests refused because of where they go", n)) {
+		x.Errorf("the summary is %q", got)
+	}
+	log := x.log.String()
+	if n := strings.Count(log, "refused because of where it goes"); n != 1 || strings.Contains(log, "no response") {
+		x.Errorf("the log tells %d times of refusals:\n%s", n, log)
+	}
+}
+
 // A proxy for other machines does not lead them to what is private, whatever
 // name leads there: the address decides, with every connection anew.
 func TestRebinding(t *testing.T) {
@@ -146,6 +164,7 @@ func TestRebinding(t *testing.T) {
 		x.dialled("/public-again")
 		x.failures(int64(len(private)) + 1)
 		x.settled()
+		x.refusals(int64(len(private)) + 1)
 		x.stop()
 		lines := policies(x)
 		if len(lines) != len(private)+1 {
@@ -233,6 +252,7 @@ func TestRefusedDestinations(t *testing.T) {
 	x.at("other-exact.test")
 	x.fine("/")
 	x.settled()
+	x.refusals(int64(3 * len(cases)))
 	x.stop()
 	if lines := policies(x); len(lines) != 3*len(cases) {
 		t.Errorf("%d lines about destinations, want %d", len(lines), 3*len(cases))

@@ -10,6 +10,9 @@ import (
 
 const sectionAnnotation = "warctee_section"
 
+// helpWidth is how many columns the descriptions of flags take at most.
+const helpWidth = 110
+
 // inSection registers flags that --help shows under a heading of their own,
 // behind the ordinary ones.
 func inSection(flags *pflag.FlagSet, heading string, register func(*pflag.FlagSet)) {
@@ -42,7 +45,7 @@ func usageInSections(cmd *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
 	for _, heading := range headings {
-		fmt.Fprintf(&b, "\n%s:\n%s", heading, sections[heading].FlagUsages())
+		fmt.Fprintf(&b, "\n%s:\n%s", heading, sections[heading].FlagUsagesWrapped(helpWidth))
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err

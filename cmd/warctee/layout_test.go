@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"proxy":         {},
 	"recorder":      {"http1", "warc", "dedup", "rotate"},
 	"resolve":       {},
-	"cmd/warctee":   {"certs", "dedup", "mitm", "proxy", "recorder", "resolve", "warc"},
+	"cmd/warctee":   {"certs", "dedup", "mitm", "proxy", "recorder", "resolve", "rotate", "warc"},
 	"bench":         {"certs", "dedup", "mitm", "proxy", "warc", "warc/check"},
 }
 

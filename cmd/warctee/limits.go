@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -36,43 +35,78 @@ func (f *limitFlags) register(flags *pflag.FlagSet) {
 	f.maxHead, f.maxURL, f.maxReplyHead = 64<<10, 64<<10, 1<<20
 	f.spoolMemory, f.spoolDisk = 256<<20, 64<<30
 	flags.Var(&f.maxHead, "max-head", "size of the header fields of a request; larger: 431")
-	flags.Var(&f.maxURL, "max-url", "size of a request's URL; longer: 414")
+	flags.Var(&f.maxURL, "max-url", "size of a request's URL, at most 128KiB; longer: 414")
 	flags.IntVar(&f.maxFields, "max-fields", 256, "number of header fields of a request; more: 431")
 	flags.Var(&f.maxReplyHead, "max-reply-head", "size of the head of an origin's reply; larger: 502")
 	flags.IntVar(&f.maxReplyFields, "max-reply-fields", 4096, "number of header fields of a reply; more: 502")
-	flags.DurationVar(&f.headerTimeout, "header-timeout", 10*time.Second, "time that a client has for the head of a request and for a\nTLS handshake")
+	flags.DurationVar(&f.headerTimeout, "header-timeout", 10*time.Second, "time that a client has for the head of a request and for a TLS handshake")
 	flags.DurationVar(&f.idleTimeout, "idle-timeout", 2*time.Minute, "time that a client's connection may be idle")
-	flags.DurationVar(&f.stallTimeout, "stall-timeout", 10*time.Minute, "time that a client may take no byte of a response before it\ncounts as gone")
-	flags.IntVar(&f.maxConns, "max-connections", 0, "connections of clients at once; further ones get 503 (default:\n16384, or fewer where ulimit -n has no room for as many to\norigins)")
+	flags.DurationVar(&f.stallTimeout, "stall-timeout", 10*time.Minute, "time that a client may take no byte of a response before it counts as gone")
+	flags.IntVar(&f.maxConns, "max-connections", 0, "connections of clients at once; further ones get 503 (default: 16384, or fewer where ulimit -n has no room for as many to origins)")
 	flags.IntVar(&f.maxConnsPerClient, "max-connections-per-client", 0, "the same for one address of a client (default: 3/4 of that)")
 	flags.IntVar(&f.maxConnsPerOrigin, "max-connections-per-origin", 512, "connections to one origin at once; further exchanges wait")
 	flags.IntVar(&f.maxHandshakes, "max-handshakes", 64, "TLS handshakes with clients at once; further ones wait")
 	flags.IntVar(&f.maxLong, "max-long", 4096, "exchanges at once that last longer than 10s, and WebSockets")
-	flags.Var(&f.spoolMemory, "spool-memory", "memory for what is not in the archive yet, all together; what\nfinds no room there goes to temporary files")
-	flags.Var(&f.spoolDisk, "spool-disk", "disk space for the same, in DIR; bodies that find no room there\neither are recorded in part")
+	flags.Var(&f.spoolMemory, "spool-memory", "memory for what is not in the archive yet, all together; what finds no room there goes to temporary files")
+	flags.Var(&f.spoolDisk, "spool-disk", "disk space for the same, in DIR; bodies that find no room there either are recorded in part")
 	flags.IntVar(&f.leafCache, "leaf-cache", 4096, "certificates of hosts that are kept")
 	flags.IntVar(&f.dnsCache, "dns-cache", 4096, "answers of the DNS that are kept")
 }
 
 // check refuses what makes no sense.
 func (f *limitFlags) check() error {
-	if min(f.maxHead, f.maxURL, f.maxReplyHead) < 1<<10 || max(f.maxHead, f.maxURL, f.maxReplyHead) > 64<<20 {
-		return usageError{errors.New("--max-head, --max-url and --max-reply-head must be from 1KiB to 64MiB")}
-	}
-	if min(f.spoolMemory, f.spoolDisk) < 1<<20 {
-		return usageError{errors.New("--spool-memory and --spool-disk must be at least 1MiB")}
-	}
-	if min(f.headerTimeout, f.idleTimeout, f.stallTimeout) <= 0 {
-		return usageError{errors.New("--header-timeout, --idle-timeout and --stall-timeout must be positive")}
-	}
-	if min(f.maxFields, f.maxReplyFields, f.maxConnsPerOrigin, f.maxHandshakes, f.maxLong, f.leafCache, f.dnsCache) < 1 {
-		return usageError{errors.New("--max-fields, --max-reply-fields, --max-connections-per-origin, --max-handshakes, --max-long, --leaf-cache and --dns-cache must be at least 1")}
-	}
-	if min(f.maxConns, f.maxConnsPerClient) < 0 {
-		return usageError{errors.New("--max-connections and --max-connections-per-client must not be negative")}
+	const (
+		positive    = "it must be more than 0"
+		atLeastOne  = "it must be at least 1"
+		atLeast1MiB = "it must be at least 1MiB"
+		headSize    = "it must be from 1KiB to 64MiB"
+		// A revisit has the URI twice, and each octet of a URL may take three
+		// in it; warc.MaxHeader bounds both together.
+		maxURL  = 128 << 10
+		urlSize = "it must be from 1KiB to 128KiB"
+	)
+	isHeadSize := func(n sizeFlag) bool { return 1<<10 <= n && n <= 64<<20 }
+	if err := firstBad([]bound{
+		{"max-head", &f.maxHead, isHeadSize(f.maxHead), headSize},
+		{"max-url", &f.maxURL, 1<<10 <= f.maxURL && f.maxURL <= maxURL, urlSize},
+		{"max-reply-head", &f.maxReplyHead, isHeadSize(f.maxReplyHead), headSize},
+		{"spool-memory", &f.spoolMemory, f.spoolMemory >= 1<<20, atLeast1MiB},
+		{"spool-disk", &f.spoolDisk, f.spoolDisk >= 1<<20, atLeast1MiB},
+		{"header-timeout", f.headerTimeout, f.headerTimeout > 0, positive},
+		{"idle-timeout", f.idleTimeout, f.idleTimeout > 0, positive},
+		{"stall-timeout", f.stallTimeout, f.stallTimeout > 0, positive},
+		{"max-fields", f.maxFields, f.maxFields >= 1, atLeastOne},
+		{"max-reply-fields", f.maxReplyFields, f.maxReplyFields >= 1, atLeastOne},
+		{"max-connections-per-origin", f.maxConnsPerOrigin, f.maxConnsPerOrigin >= 1, atLeastOne},
+		{"max-handshakes", f.maxHandshakes, f.maxHandshakes >= 1, atLeastOne},
+		{"max-long", f.maxLong, f.maxLong >= 1, atLeastOne},
+		{"leaf-cache", f.leafCache, f.leafCache >= 1, atLeastOne},
+		{"dns-cache", f.dnsCache, f.dnsCache >= 1, atLeastOne},
+		{"max-connections", f.maxConns, f.maxConns >= 0, "it must not be negative"},
+		{"max-connections-per-client", f.maxConnsPerClient, f.maxConnsPerClient >= 0, "it must not be negative"},
+	}); err != nil {
+		return err
 	}
 	if files := openFiles(); f.maxConns > files-reservedFiles(files) {
 		return usageError{fmt.Errorf("--max-connections %d: this process may open %d files (ulimit -n), which leaves room for %d connections at most", f.maxConns, files, files-reservedFiles(files))}
+	}
+	return nil
+}
+
+// A bound is what the value of a flag has to be, and whether it is.
+type bound struct {
+	flag  string
+	value any
+	ok    bool
+	rule  string
+}
+
+// firstBad names the first value that is out of its bounds.
+func firstBad(bounds []bound) error {
+	for _, b := range bounds {
+		if !b.ok {
+			return usageError{fmt.Errorf("--%s %v: %s", b.flag, b.value, b.rule)}
+		}
 	}
 	return nil
 }

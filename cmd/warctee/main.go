@@ -24,7 +24,7 @@ const (
 	exitOK         = 0
 	exitError      = 1
 	exitUsage      = 2
-	exitIncomplete = 3 // a response that a client was given is truncated in the archive or missing from it
+	exitIncomplete = 3 // a response that a client was given is truncated in the archive or missing from it, or the disk kept it from being fetched
 )
 
 // A usageError is a mistake on the command line.
@@ -77,8 +77,9 @@ byte for byte, to WARC files (ISO 28500).`,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRecordCommand(), newRunCommand(), newCACommand())
+	checkArguments(root)
 	return root
 }
 
@@ -88,9 +89,41 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
-		return usageError{fmt.Errorf("there is no command %q", args[0])}
+		return noCommand(cmd, args[0])
 	}
 	return usageError{fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])}
+}
+
+// noCommand says that cmd has no such command, and which it may be.
+func noCommand(cmd *cobra.Command, name string) error {
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	return usageError{fmt.Errorf("there is no command %q%s", name, didYouMean("", name, known))}
+}
+
+// checkArguments makes cobra's own commands refuse what they do not know, which
+// they answer with a help text and success.
+func checkArguments(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, _ := root.Find(args); len(rest) > 0 {
+					return noCommand(found, rest[0])
+				}
+				return nil
+			}
+		case "completion":
+			cmd.Args = noArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 }
 
 // fullVersion adds the commit that the program was built from.

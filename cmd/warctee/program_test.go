@@ -193,6 +193,17 @@ func (p *program) stop() {
 	p.wait(exitOK)
 }
 
+// stopIncomplete stops a program that could not record everything, and has to
+// say why.
+func (p *program) stopIncomplete(why string) {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	p.wait(exitIncomplete)
+	if log := p.log(); !strings.Contains(log, "warctee: the archive is incomplete: see the log: ") || !strings.Contains(log, why) {
+		p.t.Errorf("it does not say %q", why)
+	}
+}
+
 // client is a client of the proxy, over HTTP/2 inside tunnels where wanted.
 func (p *program) client(http2 bool) *http.Client {
 	p.t.Helper()

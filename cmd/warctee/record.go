@@ -71,17 +71,30 @@ Each flag can also be given as an environment variable: --max-size as
 WARCTEE_MAX_SIZE, and so on. Sizes are numbers of bytes, or 1GB, 500MiB.
 
 Exit status: 0 all recorded; 1 an error; 2 wrong usage; 3 something that a
-client was given is truncated in the archive or missing from it.`,
+client was given is truncated in the archive or missing from it, or requests
+were refused because of the disk, or recording was paused at the end.`,
 		Example: `  warctee record
   warctee record --dir /srv/warcs --prefix MYCRAWL --max-size 5GB --warcinfo 'operator=Jane Doe'`,
 		Args:    noArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+		PreRunE: f.readEnvironment,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f.addTo(cmd)
 	return cmd
+}
+
+// readEnvironment takes the flags that are in the environment, and tells of what
+// looks like one there.
+func (f *recordFlags) readEnvironment(cmd *cobra.Command, _ []string) error {
+	if err := fromEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	for _, sentence := range unknownVariables(cmd.Flags(), os.Environ()) {
+		f.logger(cmd.ErrOrStderr()).Warn(sentence)
+	}
+	return nil
 }
 
 // addTo gives cmd the flags, and lets the shell complete them.
@@ -106,32 +119,33 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	f.compress = choice("gzip", "none")
 	f.logLevel = choice("info", "debug", "warn", "error")
 	flags.SortFlags = false
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:8000", "`ADDRESS` and port to listen on; port 0 takes a free one")
-	flags.StringVar(&f.dir, "dir", "./warcs", "`DIR` for the WARC files; made when missing")
-	flags.StringVar(&f.caDir, "ca-dir", "", "`DIR` with the certificate authority, made when missing\n(default: warctee in the user's config directory)")
-	flags.StringVar(&f.prefix, "prefix", "warctee", "start of the names of the files")
+	f.listen, f.dir, f.prefix = "127.0.0.1:8000", "./warcs", "warctee"
+	text(flags, &f.listen, "listen", "ADDRESS", "address and port to listen on; port 0 takes a free one")
+	text(flags, &f.dir, "dir", "DIR", "directory for the WARC files; made when missing")
+	text(flags, &f.caDir, "ca-dir", "DIR", "directory with the certificate authority; made when missing (default: warctee in the user's config directory)")
+	text(flags, &f.prefix, "prefix", "NAME", "start of the names of the files")
 	flags.Var(&f.maxSize, "max-size", "size at which a file is finished and a new one started")
 	flags.DurationVar(&f.maxAge, "max-age", 0, "age at which a file is finished, such as 1h (default: any)")
-	flags.Var(&f.maxBody, "max-body", "octets of a body, as on the wire, that are recorded in each\ndirection; the client gets all. 0 means no limit")
-	flags.DurationVar(&f.timeout, "timeout", time.Minute, "bound on silence of an origin: while connecting, before the\nreply, between parts of the body; never on the whole")
+	flags.Var(&f.maxBody, "max-body", "octets of a body, as on the wire, that are recorded in each direction; the client gets all. 0 means no limit")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "bound on silence of an origin: while connecting, before the reply, between parts of the body; never on the whole")
 	flags.BoolVar(&f.insecure, "insecure-upstream", false, "accept invalid certificates of origins")
-	flags.StringVar(&f.resolver, "resolver", "", "DNS server to ask: udp://`ADDRESS`, tcp://ADDRESS or tls://NAME,\neach with or without a port (default: those of the system)")
+	text(flags, &f.resolver, "resolver", "ADDRESS", "DNS server to ask: udp://ADDRESS, tcp://ADDRESS or tls://NAME, each with or without a port (default: those of the system)")
 	flags.BoolVar(&f.noDNS, "no-dns-records", false, "leave out the records of DNS look-ups")
 	flags.Var(f.digest, "digest", "digest algorithm of the records")
 	flags.Var(f.version, "warc-version", "version of the records")
 	flags.Var(f.compress, "compress", "compression of the files")
-	flags.StringVar(&f.dedup, "dedup", "", "where payloads are remembered, so that repeated ones become\nrevisit records: off, memory: or bolt:PATH\n(default: bolt:DIR/dedup.bolt with the DIR of --dir)")
+	text(flags, &f.dedup, "dedup", "off|memory:|bolt:PATH", "where payloads are remembered, so that repeated ones become revisit records (default: bolt:DIR/dedup.bolt with the DIR of --dir)")
 	flags.IntVar(&f.inFlight, "max-in-flight", 256, "exchanges under way at once; further ones wait")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time that exchanges under way have to end after SIGTERM")
 	flags.Var(f.logLevel, "log-level", "least level of what is logged")
-	flags.Var(&f.warcinfo, "warcinfo", "further field for the warcinfo records, such as operator,\ndescription, isPartOf or robots; may be repeated")
+	flags.Var(&f.warcinfo, "warcinfo", "further field for the warcinfo records, such as operator, description, isPartOf or robots; may be repeated")
 	flags.BoolVar(&f.strict, "strict", false, "leave out the fields that the standard does not define")
-	flags.StringVar(&f.failureLog, "failure-log", "", "`FILE` for a line of JSON about everything that gave no response\nrecord, or off (default: DIR/failures.jsonl with the DIR of --dir)")
+	text(flags, &f.failureLog, "failure-log", "FILE", "file for a line of JSON about everything that gave no response record, or off (default: DIR/failures.jsonl with the DIR of --dir)")
 	flags.BoolVar(&f.recordFailures, "record-failures", false, "write a metadata record for each exchange without a response")
 	inSection(flags, "Access", f.access.register)
 	inSection(flags, "Storage", f.storage.register)
 	inSection(flags, "Limits", f.limits.register)
-	flags.BoolVar(&f.printChromium, "print-chromium-flags", false, "print the flags that Chromium wants, as a line for a shell")
+	flags.BoolVar(&f.printChromium, "print-chromium-flags", false, "start, and print the flags that Chromium wants as a line for a shell")
 }
 
 // maxInFlight bounds --max-in-flight: each exchange needs two connections.
@@ -158,13 +172,19 @@ func (f *recordFlags) check() error {
 	if f.inFlight > maxInFlight {
 		return usageError{fmt.Errorf("--max-in-flight %d: more than %d", f.inFlight, maxInFlight)}
 	}
-	if f.inFlight < 1 || f.maxSize < 1 || f.timeout <= 0 || f.maxAge < 0 || f.grace < 0 {
-		return usageError{fmt.Errorf("--max-in-flight, --max-size and --timeout must be positive, --max-age and --grace not negative")}
+	if err := firstBad([]bound{
+		{"max-in-flight", f.inFlight, f.inFlight >= 1, "it must be at least 1"},
+		{"max-size", &f.maxSize, f.maxSize >= 1, "it must be at least 1"},
+		{"timeout", f.timeout, f.timeout > 0, "it must be more than 0"},
+		{"max-age", f.maxAge, f.maxAge >= 0, "it must not be negative"},
+		{"grace", f.grace, f.grace >= 0, "it must not be negative"},
+	}); err != nil {
+		return err
 	}
 	if f.prefix == "" || !recorder.ValidPrefix(f.prefix) {
 		return usageError{fmt.Errorf("--prefix %q: a file name cannot start so: 1 to 100 bytes, no dot or space in front, no / \\ or control characters", f.prefix)}
 	}
-	if err := f.limits.check(); err != nil {
+	if err := errors.Join(f.limits.check(), f.storage.check(f.dir)); err != nil {
 		return err
 	}
 	if kind, path, _ := strings.Cut(f.dedup, ":"); f.dedup != "" && f.dedup != "off" && f.dedup != "memory:" && (kind != "bolt" || path == "") {
@@ -283,18 +303,47 @@ func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		flags := chromiumFlags("http://"+s.listener.Addr().String(), s.authority.Certificate())
 		fmt.Fprintln(stdout, shellLine(flags), `--user-data-dir="$(mktemp -d)"`)
 	}
+	err = s.wait(ctx, signals, log)
+	return errors.Join(err, f.drain(s, signals, stderr))
+}
+
+// wait returns when a signal other than SIGHUP comes, ctx is done, or the proxy
+// stops by itself, which is its error.
+func (s *server) wait(ctx context.Context, signals <-chan os.Signal, log *slog.Logger) error {
+	rotate := make(chan struct{}, 1)
+	done := make(chan struct{})
+	defer close(done)
+	go func() { // ends with done; a Rotate under way ends when the recorder is closed
+		for {
+			select {
+			case <-rotate:
+			case <-done:
+				return
+			}
+			err := s.recorder.Rotate()
+			select {
+			case <-done: // the files are finished anyway
+				return
+			default:
+			}
+			if err != nil {
+				log.Error("cannot finish the current file", "error", err)
+			}
+		}
+	}()
 	for {
 		select {
 		case <-ctx.Done():
-			return f.drain(s, signals, stderr)
+			return nil
 		case err := <-s.failed:
-			return errors.Join(fmt.Errorf("the proxy has stopped: %w", err), f.drain(s, signals, stderr))
+			return fmt.Errorf("the proxy has stopped: %w", err)
 		case sig := <-signals:
 			if sig != syscall.SIGHUP {
-				return f.drain(s, signals, stderr)
+				return nil
 			}
-			if err := s.recorder.Rotate(); err != nil {
-				log.Error("cannot finish the current file", "error", err)
+			select {
+			case rotate <- struct{}{}:
+			default: // one is to begin anyway
 			}
 		}
 	}
@@ -327,29 +376,54 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 	err := s.stop(ctx)
 	cancel()
 	<-watched
-	status := s.recorder.Status()
-	fmt.Fprintln(stderr, summary(status, s.tunnels.Stats().Blind, f.dir))
-	if status.Incomplete > 0 || status.Lost > 0 {
-		err = errors.Join(fmt.Errorf("%w: %d responses were recorded in part, %d not at all", errIncomplete, status.Incomplete, status.Lost), err)
+	status := s.status(f)
+	fmt.Fprintln(stderr, summary(status, s.recorder.Status().Files, s.authority.CertPath()))
+	return errors.Join(status.incomplete(), err)
+}
+
+// incomplete says what is missing from the archive, or may be; nil: nothing.
+func (s serverStatus) incomplete() error {
+	var what []string
+	if s.Incomplete > 0 || s.Lost > 0 {
+		what = append(what, fmt.Sprintf("%s recorded in part, %d not at all", english.Plural(int(s.Incomplete), "response was", "responses were"), s.Lost))
 	}
-	return err
+	if s.LostRecords > 0 {
+		what = append(what, fmt.Sprintf("%s lost", english.Plural(int(s.LostRecords), "record of a look-up, failure or bad reply is", "records of look-ups, failures or bad replies are")))
+	}
+	if s.Damaged == 0 { // else that is the error
+		if s.Unstorable > 0 {
+			what = append(what, fmt.Sprintf("%s refused because of the disk", english.Plural(int(s.Unstorable), "request was", "requests were")))
+		}
+		if !s.Recording {
+			what = append(what, fmt.Sprintf("recording was %s at the end: %s", s.State, s.Error))
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errIncomplete, strings.Join(what, "; "))
 }
 
 // summary tells a person what was done.
-func summary(s recorder.Status, blind int64, dir string) string {
+func summary(s serverStatus, files int64, caFile string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "warctee: %s and %s recorded in %s", english.Plural(int(s.Responses), "response", ""), english.Plural(int(s.Revisits), "revisit", ""), dir)
-	fmt.Fprintf(&b, " (%s, %s received, %s written)", english.Plural(int(s.Files), "file", ""), humanize.Bytes(uint64(s.Received)), humanize.Bytes(uint64(s.Written)))
+	fmt.Fprintf(&b, "warctee: %s and %s recorded in %s", english.Plural(int(s.Responses), "response", ""), english.Plural(int(s.Revisits), "revisit", ""), s.Dir)
+	fmt.Fprintf(&b, " (%s, %s received, %s written)", english.Plural(int(files), "file", ""), humanize.Bytes(uint64(s.Received)), humanize.Bytes(uint64(s.Written)))
 	for _, n := range []struct {
 		count     int64
 		what, all string
 	}{
 		{s.Truncated, "truncated", "truncated"},
 		{s.Failures, "request without a response", "requests without a response"},
+		{s.Forbidden, "request refused because of where it goes", "requests refused because of where they go"},
+		{s.Denied, "connection of a client that may not use the proxy", "connections of clients that may not use the proxy"},
+		{s.TLSFailures, "TLS connection failed: does the client trust " + caFile + "?", "TLS connections failed: do the clients trust " + caFile + "?"},
 		{s.Pauses, "pause because of the disk", "pauses because of the disk"},
+		{s.Unstorable, "REQUEST REFUSED BECAUSE OF THE DISK", "REQUESTS REFUSED BECAUSE OF THE DISK"},
 		{s.Damaged, "FILE DAMAGED OR GONE", "FILES DAMAGED OR GONE"},
-		{blind, "tunnel not recorded", "tunnels not recorded"},
+		{s.NotRecorded, "tunnel not recorded", "tunnels not recorded"},
 		{s.Lost, "RESPONSE LOST", "RESPONSES LOST"},
+		{s.LostRecords, "OTHER RECORD LOST", "OTHER RECORDS LOST"},
 	} {
 		if n.count > 0 {
 			fmt.Fprintf(&b, "; %s", english.Plural(int(n.count), n.what, n.all))

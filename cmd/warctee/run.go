@@ -60,7 +60,8 @@ printed.
 Exit status: COMMAND's if that is not zero (128 and the number of the signal
 that killed it; 126 it cannot be executed; 127 it is not found), else that of
 record: 0 all recorded; 1 an error; 2 wrong usage; 3 something that COMMAND was
-given is truncated in the archive or missing from it.`,
+given is truncated in the archive or missing from it, or requests were refused
+because of the disk, or recording was paused at the end.`,
 		Example: `  warctee run -- curl https://example.com/
   warctee run --dir /srv/warcs --prefix MYSITE -- wget --mirror https://example.com/
   warctee run -- sh -c 'chromium $WARCTEE_CHROMIUM_FLAGS https://example.com/'`,
@@ -70,7 +71,7 @@ given is truncated in the archive or missing from it.`,
 			}
 			return nil
 		},
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+		PreRunE: f.readEnvironment,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			child := exec.Cmd{Args: args, Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
 			return f.runCommand(cmd.Context(), &child, cmd.ErrOrStderr())
@@ -79,6 +80,10 @@ given is truncated in the archive or missing from it.`,
 	f.addTo(cmd)
 	listen := cmd.Flags().Lookup("listen")
 	f.listen, listen.DefValue = "127.0.0.1:0", "127.0.0.1:0"
+	listen.Usage = "loopback address and port to listen on; port 0 takes a free one"
+	for _, refused := range []string{"allow-client", "auth"} { // by checkRun
+		cobra.CheckErr(cmd.Flags().MarkHidden(refused))
+	}
 	cmd.Flags().SetInterspersed(false) // what follows COMMAND is its own
 	return cmd
 }

@@ -22,14 +22,14 @@ import (
 type server struct {
 	authority *certs.Authority
 	failures  *failureLog
-	users     *proxy.Users          // nil: everybody
-	allowed   *proxy.ClientListener // on top of listener; nil: all addresses are
+	users     *proxy.Users   // nil: everybody
+	allowed   *proxy.Clients // nil: all addresses are
 	places    *proxy.Destinations
 	recorder  *recorder.Recorder
 	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	tunnels   *mitm.Interceptor
 	listener  net.Listener
-	clients   *mitm.Listener // on top of both
+	clients   *mitm.Listener // on top of listener
 	http      *http.Server
 	started   time.Time
 	failed    chan error // when the server stops by itself
@@ -40,7 +40,7 @@ func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 	if err := errors.Join(f.check(), f.defaultCADir()); err != nil {
 		return nil, err
 	}
-	s := &server{started: time.Now(), failed: make(chan error, 1), failures: &failureLog{path: f.failureLogPath(), log: log}}
+	s := &server{started: time.Now(), failed: make(chan error, 1), failures: newFailureLog(f.failureLogPath(), log)}
 	var err error
 	if s.users, err = f.access.users(log); err != nil {
 		return nil, err
@@ -112,6 +112,7 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 		Local: proxy.Pages{
 			CACertificate: s.authority.CertPEM(),
 			Status:        func() any { return s.status(f) },
+			State:         func() proxy.State { return s.status(f).page() },
 			Version:       fullVersion(),
 			Dir:           f.dir,
 			Listen:        s.listener.Addr(),
@@ -127,12 +128,11 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 	})
 	s.tunnels.Handler = handler
 	s.http = mitm.NewServer(handler, f.limits.clients(), s.badRequest, log)
-	listener := s.listener
+	s.clients = mitm.NewListener(s.listener, f.limits.clients(), log)
 	if addrs := f.access.allowClients.values; len(addrs) > 0 {
-		s.allowed = proxy.AllowClients(listener, addrs, log)
-		listener = s.allowed
+		s.allowed = proxy.AllowClients(addrs, log)
+		s.clients.Refuse = s.allowed.Refuse
 	}
-	s.clients = mitm.NewListener(listener, f.limits.clients(), log)
 	go func() { // ended by stop
 		if err := s.http.Serve(s.clients); !errors.Is(err, http.ErrServerClosed) {
 			s.failed <- err
@@ -176,6 +176,7 @@ type serverStatus struct {
 	Dir          string    `json:"dir"`
 	File         string    `json:"file"`
 	Started      time.Time `json:"started"`
+	State        string    `json:"state"`
 	Recording    bool      `json:"recording"`
 	Error        string    `json:"error,omitempty"`
 	Responses    int64     `json:"responses"`
@@ -183,7 +184,10 @@ type serverStatus struct {
 	Truncated    int64     `json:"truncated"`
 	Incomplete   int64     `json:"incomplete"`
 	Failures     int64     `json:"failures"`
+	Unstorable   int64     `json:"refused_by_storage"`
+	Forbidden    int64     `json:"refused"`
 	Lost         int64     `json:"lost"`
+	LostRecords  int64     `json:"records_lost"`
 	InFlight     int       `json:"in_flight"`
 	Long         int       `json:"long"`
 	Received     int64     `json:"bytes_received"`
@@ -192,6 +196,7 @@ type serverStatus struct {
 	PlainTunnels int64     `json:"plain_tunnels"`
 	NotRecorded  int64     `json:"tunnels_not_recorded"`
 	TLSFailures  int64     `json:"client_tls_failures"`
+	BadRequests  int64     `json:"bad_requests"`
 	Connections  int       `json:"connections"`
 	Refused      int64     `json:"connections_refused"`
 	Goroutines   int       `json:"goroutines"`
@@ -206,6 +211,7 @@ type serverStatus struct {
 }
 
 func (s *server) status(f *recordFlags) serverStatus {
+	notReached := s.failures.notReached.Load() // before the other: it counts on
 	r, t := s.recorder.Status(), s.tunnels.Stats()
 	open, refused := s.clients.Connections()
 	st := serverStatus{
@@ -220,8 +226,11 @@ func (s *server) status(f *recordFlags) serverStatus {
 		Revisits:     r.Revisits,
 		Truncated:    r.Truncated,
 		Incomplete:   r.Incomplete,
-		Failures:     r.Failures,
+		Failures:     r.Failures - r.Unstorable - notReached,
+		Unstorable:   r.Unstorable,
+		Forbidden:    s.failures.refused.Total(),
 		Lost:         r.Lost,
+		LostRecords:  r.LostRecords,
 		InFlight:     r.InFlight,
 		Long:         r.Long,
 		Received:     r.Received,
@@ -230,6 +239,7 @@ func (s *server) status(f *recordFlags) serverStatus {
 		PlainTunnels: t.Plain,
 		NotRecorded:  t.Blind,
 		TLSFailures:  t.HandshakeFailures,
+		BadRequests:  s.failures.badRequests.Load(),
 		Connections:  open,
 		Refused:      refused,
 		Goroutines:   runtime.NumGoroutine(),
@@ -249,5 +259,25 @@ func (s *server) status(f *recordFlags) serverStatus {
 	if r.Unavailable != nil {
 		st.Error = r.Unavailable.Error()
 	}
+	switch st.State = "recording"; {
+	case r.Stopped:
+		st.State = "stopped"
+	case !st.Recording:
+		st.State = "paused"
+	}
 	return st
+}
+
+// page is what of it is on the front page.
+func (s serverStatus) page() proxy.State {
+	return proxy.State{Word: s.State, Why: s.Error, Counts: []proxy.Count{
+		{Name: "responses", N: s.Responses},
+		{Name: "revisits", N: s.Revisits},
+		{Name: "requests without a response", N: s.Failures},
+		{Name: "requests refused because of where they go", N: s.Forbidden},
+		{Name: "responses recorded in part", N: s.Incomplete},
+		{Name: "responses lost", N: s.Lost},
+		{Name: "tunnels not recorded", N: s.NotRecorded},
+		{Name: "TLS connections of clients that failed", N: s.TLSFailures},
+	}}
 }

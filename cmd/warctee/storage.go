@@ -1,13 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 	"github.com/warctee/warctee/recorder"
+	"github.com/warctee/warctee/rotate"
 )
 
 // storageFlags say what happens when the disk gets full or fails, and who may
@@ -21,9 +25,27 @@ type storageFlags struct {
 func (f *storageFlags) register(flags *pflag.FlagSet) {
 	f.onFailure = choice("pause", "stop")
 	f.fileMode = 0o644
-	flags.Var(&f.minFree, "min-free", "space that has to stay free on the disk of --dir, such as 10GB\nor 5%; with less, requests get 503. 0 for none (default: 1GB, or\n1% where that is less)")
-	flags.Var(f.onFailure, "on-failure", "what to do when the archive cannot be written to, or the disk is\nnearly full: pause until that has passed, or stop for good")
+	flags.Var(&f.minFree, "min-free", "space that has to stay free on the disk of --dir, such as 10GB or 5%; with less, requests get 503. 0 for none (default: 1GB, or 1% where that is less)")
+	flags.Var(f.onFailure, "on-failure", "what to do when the archive cannot be written to, or the disk is nearly full: pause until that has passed, or stop for good")
 	flags.Var(&f.fileMode, "file-mode", "permissions of the WARC files, less the umask")
+}
+
+// check refuses what could never be: to keep more free than there is.
+func (f *storageFlags) check(dir string) error {
+	if f.minFree.bytes <= 0 {
+		return nil
+	}
+	for at := dir; ; {
+		_, total, err := rotate.Free(at)
+		if err == nil && total > 0 && uint64(f.minFree.bytes) >= total {
+			return usageError{fmt.Errorf("--min-free %s: the file system of %s has %s altogether, so that nothing would ever be recorded", f.minFree.text, dir, humanize.Bytes(total))}
+		}
+		parent := filepath.Dir(at)
+		if !errors.Is(err, fs.ErrNotExist) || parent == at {
+			return nil
+		}
+		at = parent // it is about to be made there
+	}
 }
 
 // addTo puts the values into the options of a recorder.
@@ -71,6 +93,8 @@ type modeFlag fs.FileMode
 func (m *modeFlag) Set(text string) error {
 	n, err := strconv.ParseUint(text, 8, 32)
 	switch {
+	case err == nil && n&0o111 != 0 && n&^0o777 == 0:
+		return fmt.Errorf("%s would let the WARC files be executed; without that it is %04o", text, n&^0o111)
 	case err != nil || n&^0o666 != 0:
 		return fmt.Errorf("%q are not the permissions of a file, in octal, such as 0640", text)
 	case n&0o600 != 0o600:

@@ -19,7 +19,7 @@ const incompressible = 0.1
 func Compresses(payload []byte) bool {
 	n := min(len(payload)/(2*sampleSize), maxSamples)
 	if n == 0 {
-		return compress.Estimate(payload) >= incompressible
+		return estimate(payload)
 	}
 	samples := samplePool.Get().(*[maxSamples * sampleSize]byte)
 	defer samplePool.Put(samples)
@@ -27,7 +27,18 @@ func Compresses(payload []byte) bool {
 		at := (len(payload) - sampleSize) * (i + 1) / (n + 1)
 		copy(samples[i*sampleSize:], payload[at:at+sampleSize])
 	}
-	return compress.Estimate(samples[:n*sampleSize]) >= incompressible
+	return estimate(samples[:n*sampleSize])
+}
+
+// estimate knows without looking closer that ASCII compresses: an octet of it has
+// seven bits at most.
+func estimate(payload []byte) bool {
+	for _, c := range payload {
+		if c >= 0x80 {
+			return compress.Estimate(payload) >= incompressible
+		}
+	}
+	return len(payload) > 0
 }
 
 const (

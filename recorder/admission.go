@@ -77,21 +77,23 @@ func (r *Recorder) admit(ctx context.Context, key string, head int) error {
 	}
 	r.space.heads.Add(int64(head))
 	defer r.space.heads.Add(-int64(head))
+	wait := time.NewTimer(admissionWait)
+	defer wait.Stop()
 	if turn != nil {
-		if err := r.awaitPlace(ctx, key, turn); err != nil {
+		if err := r.awaitPlace(ctx, wait.C, key, turn); err != nil {
 			places.leave(key, turn)
 			return err
 		}
 	}
-	if err := r.waitForSlot(ctx); err != nil {
+	if err := r.waitForSlot(ctx, wait.C); err != nil {
 		places.give(key, false)
 		return err
 	}
 	return nil
 }
 
-func (r *Recorder) waitForSlot(ctx context.Context) error {
-	if err := r.awaitSlot(ctx); err != nil {
+func (r *Recorder) waitForSlot(ctx context.Context, over <-chan time.Time) error {
+	if err := r.awaitSlot(ctx, over); err != nil {
 		return err
 	}
 	if err := r.unavailable(); err != nil { // meanwhile
@@ -101,28 +103,26 @@ func (r *Recorder) waitForSlot(ctx context.Context) error {
 	return nil
 }
 
-func (r *Recorder) awaitPlace(ctx context.Context, key string, turn <-chan struct{}) error {
-	return r.await(ctx, turn, func() error {
+func (r *Recorder) awaitPlace(ctx context.Context, over <-chan time.Time, key string, turn <-chan struct{}) error {
+	return r.await(ctx, over, turn, func() error {
 		return fmt.Errorf("%d exchanges with this origin are under way already and it was not this one's turn within %s (--max-connections-per-origin, --max-in-flight)", r.pool.places.used(key), admissionWait)
 	})
 }
 
-func (r *Recorder) awaitSlot(ctx context.Context) error {
-	return r.await(ctx, r.short.free, func() error {
+func (r *Recorder) awaitSlot(ctx context.Context, over <-chan time.Time) error {
+	return r.await(ctx, over, r.short.free, func() error {
 		return fmt.Errorf("%d exchanges are under way already and it was not this one's turn within %s (--max-in-flight)", r.options.MaxInFlight, admissionWait)
 	})
 }
 
 // await receives from ready, or says why it makes no sense any more; busy says
-// so when it has taken too long.
-func (r *Recorder) await(ctx context.Context, ready <-chan struct{}, busy func() error) error {
-	wait := time.NewTimer(admissionWait)
-	defer wait.Stop()
+// so when it has taken too long, which over tells.
+func (r *Recorder) await(ctx context.Context, over <-chan time.Time, ready <-chan struct{}, busy func() error) error {
 	for {
 		select {
 		case <-ready:
 			return nil
-		case <-wait.C:
+		case <-over:
 			return admissionError("busy", busy())
 		case <-r.closing:
 			return admissionError("shutting-down", errClosed)

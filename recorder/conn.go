@@ -138,9 +138,14 @@ func (c *originConn) failAttempt(p any) {
 		return
 	}
 	err := a.x.r.internalError(p)
-	a.deliver(event{err: &Error{Phase: PhaseReply, Class: "internal", Status: http.StatusInternalServerError, Err: err}})
-	if a.x.received != nil {
-		a.x.endBody(a.upload.stop(), "unspecified", a.x.bodyEnded(), err)
+	waited := a.deliver(event{err: &Error{Phase: PhaseReply, Class: "internal", Status: http.StatusInternalServerError, Err: err}})
+	switch {
+	case a.x.received == nil:
+	case waited: // RoundTrip ends the exchange
+		a.x.dropReply()
+	default:
+		a.x.bodyEnded()
+		a.x.endBody(a.upload.stop(), "unspecified", "unspecified", err)
 		a.x.freePlace()
 	}
 }

@@ -42,6 +42,8 @@ type exchange struct {
 	placeLong bool        // the place is that of a long one
 	conn      *originConn // while the body is under way
 	ended     bool        // nothing comes from the origin any more
+	finished  bool        // endBody was called
+	crowds    *time.Timer // cuts it when it has found no room for a body, and goes on
 	reason    string      // why it was cut by us: a WARC-Truncated value
 	gone      bool        // the client no longer reads
 	lengthens *time.Timer // calls becomeLong
@@ -158,9 +160,32 @@ func (x *exchange) keep(raw, payload []byte) bool {
 	kept, err := x.received.keep(raw, payload)
 	if err != nil {
 		x.r.spoolFailed(x, err)
+		x.makeRoom(func() { x.cutLocked("unspecified") })
 	}
 	return kept == len(raw) || x.received.body.pass(raw[kept:])
 }
+
+// makeRoom is called when a body has found no room. What is kept of it stays
+// where it is until the exchange ends, and nobody is admitted meanwhile:
+// therefore it may not go on for ever.
+func (x *exchange) makeRoom(cut func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.crowds != nil || x.ended {
+		return
+	}
+	x.crowds = time.AfterFunc(crowdsFor, func() { // stopped by bodyEnded
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if !x.ended {
+			x.r.log.Warn("an exchange whose body found no room has been cut to make some", "url", x.uri)
+			cut()
+		}
+	})
+}
+
+// crowdsFor is how long an exchange may go on whose body has found no room.
+const crowdsFor = time.Minute
 
 // endBody is called when the body has ended: whole, or for the reason that
 // WARC-Truncated will give, where cut tells that it was us; err is what the
@@ -169,8 +194,16 @@ func (x *exchange) endBody(uploaded bool, reason, cut string, err error) {
 	if cut != "" && (reason == "disconnect" || reason == "time") {
 		reason = cut // the read failed because of it
 	}
-	// The client was given more than is recorded, or would have been.
-	x.incomplete = x.received.truncated != "" || cut == "unspecified" && reason == cut
+	x.mu.Lock()
+	again := x.finished // by a connection that panicked behind it
+	x.finished = true
+	x.mu.Unlock()
+	if again {
+		return
+	}
+	// The client was given, or has given, more than is recorded, or would have
+	// been.
+	x.incomplete = x.received.truncated != "" || x.sent.truncated != "" && x.sent.truncated != "disconnect" || cut == "unspecified" && reason == cut
 	if x.received.truncated == "" {
 		x.received.truncated = reason
 	}
@@ -318,8 +351,10 @@ func (x *exchange) bodyEnded() (reason string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.conn, x.ended = nil, true
-	if x.finisher != nil {
-		x.finisher.Stop()
+	for _, t := range []*time.Timer{x.finisher, x.crowds} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	return x.reason
 }

@@ -426,7 +426,7 @@ func (r *Recorder) untrack(x *exchange) {
 // failed counts and tells an exchange that gave no response.
 func (r *Recorder) failed(f Failure) {
 	r.counts.failures.Add(1)
-	if f.Class == classPaused || f.Class == classStopped {
+	if f.Class == classPaused || f.Class == classStopped || errors.Is(f.Err, errSpoolDisk) {
 		r.counts.unstorable.Add(1)
 	}
 	if (f.Class == classPaused || f.Class == classStopped || f.Class == classCrowded) && !r.tellsRefusal() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type space struct {
 	wanted   atomic.Int64 // bytes that have to stay free
 	total    atomic.Int64 // bytes that the disk has
 	cut      atomic.Int64 // bytes of room that were too few for a body, until there are more
+	refused  atomic.Bool  // a temporary file got no room, until one does
 }
 
 var (
@@ -81,7 +83,7 @@ func (s *space) takeDisk(n int64) error {
 func (s *space) crowded() error {
 	switch {
 	case s.heads.Load() > s.maxMemory/2:
-		return errors.New("the heads of what is under way take up the memory (--spool-memory)")
+		return errors.New("the heads and buffers of what is under way take up the memory (--spool-memory)")
 	case s.disk.Load() > s.full.Load()/10*9 && s.full.Load() > 0:
 		return fmt.Errorf("%w: %s", errSpoolDisk, size(s.maxDisk))
 	}
@@ -97,6 +99,39 @@ func (s *space) available() int64 {
 	}
 	disk := s.disk.Load()
 	return s.base.Load() - s.appended.Load() - disk - (s.memory.Load() + disk - s.done.Load())
+}
+
+// tryRoom finds out whether a temporary file gets room again where one got none:
+// a file system may have other limits than what it says is free.
+func (w *spaceWatch) tryRoom() error {
+	s := &w.r.space.refused
+	if !s.Load() {
+		return nil
+	}
+	err := w.still
+	if time.Since(w.tried) >= time.Second {
+		w.tried = time.Now()
+		if err = tryFile(w.r.options.Dir); err == nil {
+			s.Store(false)
+		}
+	}
+	if w.still = err; err != nil {
+		return fmt.Errorf("bodies find no room on the disk: %w", err)
+	}
+	return nil
+}
+
+func tryFile(dir string) error {
+	f, err := os.CreateTemp(dir, ".spool-*")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, spoolStart))
+	return err
 }
 
 // look notes what the disk has left.
@@ -162,7 +197,9 @@ func size(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
 type spaceWatch struct {
 	r     *Recorder
 	set   *rotate.Set
-	mute  bool // it has been said that nothing can be found out, for now
+	mute  bool      // it has been said that nothing can be found out, for now
+	tried time.Time // when room was looked for …
+	still error     // … in vain
 	stop  chan struct{}
 	ended chan struct{}
 }
@@ -198,7 +235,11 @@ func (w *spaceWatch) run() {
 		select {
 		case <-tick.C:
 			w.look()
-			w.r.setShort(w.r.space.short(w.r.isShort()))
+			err := w.r.space.short(w.r.isShort())
+			if err == nil {
+				err = w.tryRoom()
+			}
+			w.r.setShort(err)
 		case <-w.stop:
 			return
 		}

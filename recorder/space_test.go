@@ -129,7 +129,7 @@ func TestNoRoomForBodies(t *testing.T) {
 						t.Errorf("%s: the client got %d octets, %v", test.url, len(got), err)
 					}
 					time.Sleep(time.Second)
-					if s := r.Status(); (s.Incomplete > before.Incomplete) != test.cutResponse || s.SpoolDisk != 0 || s.SpoolMemory != 0 {
+					if s := r.Status(); (s.Incomplete > before.Incomplete) != (test.cutRequest || test.cutResponse) || s.SpoolDisk != 0 || s.SpoolMemory != 0 {
 						t.Errorf("%s: status %+v", test.url, s)
 					}
 				}

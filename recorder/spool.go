@@ -314,7 +314,11 @@ func (s *spool) start() []byte {
 		return s.mem
 	}
 	start := make([]byte, min(s.size, spoolStart))
-	n, _ := s.file.ReadAt(start[:min(s.inFileLocked(), spoolStart)], 0) // who reads all of it is told of an error
+	inFile := int(min(s.inFileLocked(), int64(len(start))))
+	n, _ := s.file.ReadAt(start[:inFile], 0) // who reads all of it is told of an error
+	if n == inFile {
+		n += copy(start[n:], s.tail)
+	}
 	return start[:n]
 }
 

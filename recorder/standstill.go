@@ -135,6 +135,7 @@ func (r *Recorder) spoolFailed(x *exchange, err error) {
 		r.setShort(err)
 	case errors.Is(err, syscall.ENOSPC):
 		r.space.cut.Store(2 * held)
+		r.space.refused.Store(true)
 		r.setShort(fmt.Errorf("a body has found no room on the disk: %w", err))
 	}
 }

@@ -201,6 +201,7 @@ func (u *upload) keepWriting(raw []byte, from, to int, last bool) error {
 	u.mu.Unlock()
 	if err != nil {
 		u.a.x.r.spoolFailed(u.a.x, err)
+		u.a.x.makeRoom(u.a.conn.abort)
 	}
 	if last {
 		return u.writeLast(raw)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,10 @@ const (
 	readBuffer    = 16 << 10
 	bigReadBuffer = 128 << 10
 	maxInterim    = 1 << 20 // bytes of interim responses of one exchange
+
+	// longBody is from where on reading a body takes longer than its client
+	// should wait for the first byte.
+	longBody = 64 << 10
 )
 
 var bigBuffers = sync.Pool{New: func() any { return new([bigReadBuffer]byte) }}
@@ -341,8 +346,9 @@ func (c *originConn) readBody(x *exchange, reply *http1.Response) (reason string
 	c.busy = false
 	defer c.leaveBigBuffer()
 	events := isEventStream(&reply.Head)
+	long := reply.Framing.Kind != http1.Length || reply.Framing.Length >= longBody
 	heard := time.Now()
-	for !body.Done() {
+	for first := true; !body.Done(); first = false {
 		if c.r == c.w {
 			deadline := heard.Add(c.pool.timeout)
 			if events {
@@ -371,6 +377,9 @@ func (c *originConn) readBody(x *exchange, reply *http1.Response) (reason string
 		}
 		if len(payload) > 0 {
 			heard = time.Now() // not before keep, which may wait for the client
+		}
+		if first && long { // let the client have it before more is read
+			runtime.Gosched()
 		}
 	}
 	return "", nil

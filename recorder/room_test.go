@@ -5,8 +5,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +158,45 @@ func TestPlaceAndSlotTogether(t *testing.T) {
 		<-b
 		<-c
 		<-d
+		closeForTest(t, r)
+	})
+}
+
+// A file system that has no room for a file, though it says that there is, keeps
+// the recording paused until there is room for one; that is tried once a second.
+func TestNoRoomForAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), Logger: slog.New(slog.DiscardHandler)})
+		dir := t.TempDir()
+		w := &spaceWatch{r: &Recorder{space: &space{}, options: Options{Dir: filepath.Join(dir, "away")}}}
+		if err := w.tryRoom(); err != nil {
+			t.Errorf("nothing was refused: %v", err)
+		}
+		w.r.space.refused.Store(true)
+		for range 2 {
+			if err := w.tryRoom(); err == nil || !strings.Contains(err.Error(), "bodies find no room on the disk") {
+				t.Errorf("no room: %v", err)
+			}
+		}
+		w.r.options.Dir = dir
+		if err := w.tryRoom(); err == nil {
+			t.Error("it is tried again at once")
+		}
+		time.Sleep(time.Second)
+		if err := w.tryRoom(); err != nil || w.r.space.refused.Load() {
+			t.Errorf("there is room again: %v", err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s is left", left[0].Name())
+		}
+
+		// As a whole: the reason shows, and goes.
+		mustFetch(t, r, "http://origin/1")
+		r.spoolFailed(&exchange{r: r}, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+		_, err := fetch(r, "GET", "http://origin/2", "")
+		wantRefusal(t, err, PhaseAdmission, http.StatusServiceUnavailable)
+		time.Sleep(5 * time.Second)
+		mustFetch(t, r, "http://origin/3")
 		closeForTest(t, r)
 	})
 }

@@ -10,27 +10,12 @@ func (x *exchange) keepBadReply(e *Error) {
 	x.bodyEnded()
 	x.freePlace()
 	go func() { // ends by itself; Recorder.Close waits for it
-		c, err := x.packBadReply(e)
-		x.sent.body.release()
-		if err != nil {
-			x.r.lost(x, err)
-			x.freeSlot()
-			x.r.untrack(x)
-			return
-		}
-		x.r.writer.submit(c)
+		x.submit(x.packBadReply(e))
 	}()
 }
 
 func (x *exchange) packBadReply(e *Error) (c *capture, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = x.r.internalError(p)
-		}
-		if err != nil && c != nil {
-			c.release()
-		}
-	}()
+	defer x.r.recoverPacking(&c, &err)
 	c = &capture{x: x, date: warc.FormatDate(x.start, x.r.options.Version)}
 	requestID, resourceID := warc.NewRecordID(), warc.NewRecordID()
 	x.describeRequest(c, requestID, resourceID)

@@ -41,8 +41,13 @@ func (r *Recorder) finisher(x *exchange) {
 // finish makes an exchange that has ended ready for the writer.
 func (x *exchange) finish() {
 	c, err := x.pack()
-	x.sent.body.release()
 	x.received.body.release()
+	x.submit(c, err)
+}
+
+// submit hands the exchange to the writer, unless it could not be packed.
+func (x *exchange) submit(c *capture, err error) {
+	x.sent.body.release()
 	if err != nil {
 		x.r.lost(x, err)
 		x.freeSlot()
@@ -52,15 +57,18 @@ func (x *exchange) finish() {
 	x.r.writer.submit(c)
 }
 
+// recoverPacking is deferred while a capture is packed.
+func (r *Recorder) recoverPacking(c **capture, err *error) {
+	if p := recover(); p != nil {
+		*err = r.internalError(p)
+	}
+	if *err != nil && *c != nil {
+		(*c).release()
+	}
+}
+
 func (x *exchange) pack() (c *capture, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = x.r.internalError(p)
-		}
-		if err != nil && c != nil {
-			c.release()
-		}
-	}()
+	defer x.r.recoverPacking(&c, &err)
 	c = x.newCapture()
 	x.r.counts.received.Add(c.response.length)
 	c.packRequest()

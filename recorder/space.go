@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -122,14 +121,11 @@ func (w *spaceWatch) tryRoom() error {
 }
 
 func tryFile(dir string) error {
-	f, err := os.CreateTemp(dir, ".spool-*")
+	f, err := unnamedFile(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := os.Remove(f.Name()); err != nil {
-		return err
-	}
 	_, err = f.Write(make([]byte, spoolStart))
 	return err
 }

@@ -199,12 +199,8 @@ func (s *spool) spill() error {
 }
 
 func (s *spool) spillLocked() error {
-	f, err := os.CreateTemp(s.dir, ".spool-*")
+	f, err := unnamedFile(s.dir)
 	if err != nil {
-		return err
-	}
-	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		f.Close()
 		return err
 	}
 	if err := s.writeFileLocked(f, s.mem, 0); err != nil {
@@ -214,6 +210,19 @@ func (s *spool) spillLocked() error {
 	s.file = f
 	s.replaceLocked(nil)
 	return nil
+}
+
+// unnamedFile makes a temporary file that is gone when it is closed.
+func unnamedFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, ".spool-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // addLocked adds p to the file, by way of the tail where there is memory for it.

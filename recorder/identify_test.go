@@ -87,21 +87,3 @@ func TestIdentify(t *testing.T) {
 		})
 	}
 }
-
-// FuzzIdentify: nothing that an origin sends stops the recording.
-func FuzzIdentify(f *testing.F) {
-	f.Add("gzip", []byte("\x1f\x8b\x08"))
-	f.Add("br", []byte("\x8b\x02\x80abc"))
-	f.Add("zstd", []byte("\x28\xb5\x2f\xfd"))
-	f.Add("deflate", []byte("\x78\x9c"))
-	f.Fuzz(func(t *testing.T, coding string, raw []byte) {
-		d := decoder(coding, bytes.NewReader(raw))
-		if d == nil {
-			return
-		}
-		// Bounded whatever the input.
-		if n, _ := io.Copy(io.Discard, io.LimitReader(d, identifyBytes)); n > identifyBytes {
-			t.Fatal(n)
-		}
-	})
-}

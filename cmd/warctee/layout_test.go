@@ -19,14 +19,16 @@ var mayImport = map[string][]string{
 	"rotate":        {},
 	"dedup":         {},
 	"certs":         {},
+	"coding":        {"http1"},
 	"warc":          {},
 	"warc/check":    {"warc", "http1"},
 	"warc/warctest": {"warc/check"},
+	"archive":       {"warc", "http1", "coding"},
 	"mitm":          {"http1"},
 	"proxy":         {},
-	"recorder":      {"http1", "warc", "dedup", "rotate"},
+	"recorder":      {"coding", "http1", "warc", "dedup", "rotate"},
 	"resolve":       {},
-	"cmd/warctee":   {"certs", "dedup", "mitm", "proxy", "recorder", "resolve", "rotate", "warc"},
+	"cmd/warctee":   {"archive", "certs", "dedup", "mitm", "proxy", "recorder", "resolve", "rotate", "warc"},
 	"bench":         {"certs", "dedup", "mitm", "proxy", "warc", "warc/check"},
 }
 

@@ -1,0 +1,52 @@
+// Package archive opens WARC files: any record of them by its offset, and what a
+// record holds.
+//
+//	File       a file, from which records are read
+//	Message    the HTTP message that is the block of a record, and its payload
+package archive
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/warctee/warctee/warc"
+)
+
+// A File is a WARC file that is open for reading. It is safe for concurrent use.
+type File struct {
+	Path string // as given to Open
+	Size int64  // in bytes, when it was opened
+
+	f *os.File
+}
+
+// Open opens a WARC file. That it is one shows when it is read.
+func Open(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a file", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &File{Path: path, Size: info.Size(), f: f}, nil
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.f.Close() }
+
+// Records returns a reader of the records from offset on, which is 0 or where a
+// record starts, in bytes of the file. What it tells of offsets counts from
+// there.
+func (f *File) Records(offset int64) *warc.Reader {
+	return warc.NewReader(io.NewSectionReader(f.f, offset, f.Size-offset))
+}
+
+// ReadAt reads bytes of the file, as an [io.ReaderAt].
+func (f *File) ReadAt(p []byte, offset int64) (int, error) { return f.f.ReadAt(p, offset) }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -18,7 +19,8 @@ type File struct {
 	Path string // as given to Open
 	Size int64  // in bytes, when it was opened
 
-	f *os.File
+	f          *os.File
+	dictionary func() *warc.Dictionary // of a zstd file; nil: none, or it cannot be read, which its records tell
 }
 
 // Open opens a WARC file. That it is one shows when it is read.
@@ -35,7 +37,11 @@ func Open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	return &File{Path: path, Size: info.Size(), f: f}, nil
+	dictionary := sync.OnceValue(func() *warc.Dictionary {
+		d, _ := warc.ReadDictionary(io.NewSectionReader(f, 0, info.Size()))
+		return d
+	})
+	return &File{Path: path, Size: info.Size(), f: f, dictionary: dictionary}, nil
 }
 
 // Close closes the file.
@@ -45,7 +51,11 @@ func (f *File) Close() error { return f.f.Close() }
 // record starts, in bytes of the file. What it tells of offsets counts from
 // there.
 func (f *File) Records(offset int64) *warc.Reader {
-	return warc.NewReader(io.NewSectionReader(f.f, offset, f.Size-offset))
+	z := warc.NewReader(io.NewSectionReader(f.f, offset, f.Size-offset))
+	if offset > 0 {
+		z.Dictionary = f.dictionary()
+	}
+	return z
 }
 
 // ReadAt reads bytes of the file, as an [io.ReaderAt].

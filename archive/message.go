@@ -69,6 +69,13 @@ func ReadMessage(rec *warc.Record, block io.Reader) (*Message, error) {
 	return m, nil
 }
 
+// NoMessage reports whether an error of ReadMessage is about the message, which
+// cannot be understood, and not about the record.
+func NoMessage(err error) bool {
+	var bad *http1.Error
+	return errors.As(err, &bad)
+}
+
 // holdsHTTP reports whether the block of a record is an HTTP message: it says so
 // (WARC 1.1 §6.3, §6.5, §6.7), or says nothing and is of http.
 func holdsHTTP(rec *warc.Record) bool {
@@ -149,7 +156,12 @@ func (m *Message) Decoded() (io.Reader, error) {
 	if h == nil {
 		return m.payload, nil
 	}
-	return coding.NewReader(m.payload, h.Tokens("Content-Encoding"))
+	payload := bufio.NewReader(m.payload)
+	m.payload = payload
+	if _, err := payload.Peek(1); err == io.EOF {
+		return payload, nil // of a HEAD, say: nothing is encoded
+	}
+	return coding.NewReader(payload, h.Tokens("Content-Encoding"))
 }
 
 // MediaType returns the media type that the message declares for its payload, or

@@ -36,6 +36,7 @@ func (x *exchange) packBadReply(e *Error) (c *capture, err error) {
 	c.weigh(len(x.sent.head) + len(e.instead))
 
 	c.packRequest()
-	c.response.pack(x.r, e.instead, nil)
+	c.response.pack(x.r, x.target(), e.instead, nil)
+	c.fitLarge()
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/warc"
 	"github.com/warctee/warctee/warc/warctest"
 )
 
@@ -28,7 +29,7 @@ func TestNoDescriptorForTheNextFile(t *testing.T) {
 			}
 			return nil
 		})
-		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Plain: true, MaxSize: 3000})
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Compression: warc.Plain, MaxSize: 3000})
 		var paths []string
 		record := func(n int) {
 			for range n {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/warc"
 	"github.com/warctee/warctee/warc/check"
 )
 
@@ -74,7 +75,7 @@ func TestAppendFailsOnce(t *testing.T) {
 		// Writes: at the start, the warcinfo, /1, /2, and this one.
 		disk := newFaultyFS(once("write", 4, fault{err: syscall.EIO}))
 		index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
-		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), Plain: true})
+		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), Compression: warc.Plain})
 		recordAll(t, r, "/1", "/2", "/3", "/4")
 		closeForTest(t, r)
 		records := archive(t, r)
@@ -105,7 +106,7 @@ func TestSyncFailsOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := newFaultyFS(once("sync", 2, fault{err: syscall.EIO}))
 			index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
-			r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), Plain: true})
+			r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), Compression: warc.Plain})
 			recordAll(t, r, "/1")
 			time.Sleep(time.Second) // the first sync
 			recordAll(t, r, "/2", "/same/3", "/same/4")
@@ -252,7 +253,7 @@ func sweep(t *testing.T, fail func(n int, op, name string) *fault) (disk *faulty
 	disk = newFaultyFS(fail)
 	disk.off = true // while it is opened
 	index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
-	r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: 3000, Plain: true, Logger: slog.New(slog.DiscardHandler)})
+	r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: 3000, Compression: warc.Plain, Logger: slog.New(slog.DiscardHandler)})
 	disk.off = false
 	for i, p := range sweepPaths {
 		for range 4 {

@@ -251,7 +251,13 @@ func (f *faultyFile) Close() error {
 	return f.fs.do("close", f.Name(), func() error { return closed })
 }
 
-func finalName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".open") }
+func finalName(path string) string {
+	name := filepath.Base(path)
+	if part, ok := strings.CutSuffix(name, ".part"); ok {
+		return part[:strings.LastIndexByte(part, '.')]
+	}
+	return strings.TrimSuffix(name, ".open")
+}
 
 // once makes the first operation of that kind on an archive file, after skip
 // others, fail.

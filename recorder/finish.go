@@ -76,17 +76,18 @@ func (x *exchange) pack() (c *capture, err error) {
 		c.response.hold(x.received.head, x.received.body)
 		c.makeRevisit(original)
 	} else {
-		c.response.pack(x.r, x.received.head, x.received.body)
+		c.response.pack(x.r, x.target(), x.received.head, x.received.body)
 	}
+	c.fitLarge()
 	return c, nil
 }
 
 // packRequest packs the request and the note.
 func (c *capture) packRequest() {
 	x := c.x
-	c.request.pack(x.r, x.sent.head, x.sent.body)
+	c.request.pack(x.r, x.target(), x.sent.head, x.sent.body)
 	if c.note.length > 0 {
-		c.note.pack(x.r, x.noteBlock(), nil)
+		c.note.pack(x.r, x.target(), x.noteBlock(), nil)
 	}
 }
 

@@ -24,10 +24,37 @@ type lookBuffer struct {
 
 var lookBuffers = sync.Pool{New: func() any { return &lookBuffer{raw: bufio.NewReaderSize(nil, 4<<10)} }}
 
-// identify returns the media type of a payload by its first octets
-// (WARC-Identified-Payload-Type, WARC 1.1 §5.14), after content-codings have been
-// removed. It never looks at the Content-Type field. It returns "" for an empty
-// payload, and for one that does not decode as its Content-Encoding says.
+// identifiedType is what WARC-Identified-Payload-Type says (WARC 1.1 §5.19), "" for
+// nothing. Replay programs take it for the Content-Type, so it has to be better
+// knowledge than the origin's. Text formats have no signature: between two of them
+// the origin knows better, and that something is text, or octets, says nothing.
+func (x *exchange) identifiedType() string {
+	declared, _ := x.reply.Get("Content-Type")
+	declared, _, _ = strings.Cut(declared, ";")
+	declared = strings.ToLower(strings.TrimSpace(declared))
+	switch found := x.identify(); {
+	case found == declared:
+		return found
+	case found == "text/plain", found == "application/octet-stream", isText(found) && isText(declared):
+		return ""
+	default:
+		return found
+	}
+}
+
+// isText reports whether a media type is one of a format that is text.
+func isText(mediaType string) bool {
+	for _, part := range []string{"text/", "json", "xml", "javascript", "ecmascript"} {
+		if strings.Contains(mediaType, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// identify returns the media type of a payload by its first octets, after
+// content-codings have been removed. It returns "" for an empty payload, and for
+// one that does not decode as its Content-Encoding says.
 func (x *exchange) identify() (mediaType string) {
 	if x.received.size == 0 {
 		return ""

@@ -71,19 +71,49 @@ func TestIdentify(t *testing.T) {
 		{"cut gzip", "Content-Encoding: gzip", gz(page)[:len(gz(page))-10], "text/html"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := &Recorder{options: Options{Dir: t.TempDir(), MaxBody: Unlimited}, space: plenty(), log: slog.New(slog.DiscardHandler)}
-			head := strings.ReplaceAll("HTTP/1.1 200 OK\r\n"+test.fields+"\r\n\r\n", "\r\n\r\n\r\n", "\r\n\r\n")
-			reply, err := http1.ParseResponse([]byte(head), "GET")
-			if err != nil {
-				t.Fatal(err)
-			}
-			x := &exchange{r: r, reply: reply, received: r.newMessage(reply.Raw, -1)}
-			if _, err := x.received.keep([]byte(test.body), []byte(test.body)); err != nil {
-				t.Fatal(err)
-			}
-			if got := x.identify(); got != test.want {
+			if got := answered(t, test.fields, test.body).identify(); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
+}
+
+// Replay serves a payload as what is said to be identified: style sheets as
+// text/plain would not be applied.
+func TestIdentifiedTypeDoesNotMislead(t *testing.T) {
+	for _, test := range []struct{ declared, body, want string }{
+		{"text/html; charset=utf-8", page, "text/html"},
+		{"", page, "text/html"},
+		{"image/png", page, "text/html"},
+		{"application/javascript", "<!-- \nf()", ""},
+		{"image/svg+xml", "<!-- made by hand --><svg xmlns=\"http://www.w3.org/2000/svg\"/>", "image/svg+xml"},
+		{"application/x-odd+xml", "<?xml version=\"1.0\"?><odd/>", ""},
+		{"text/css", "a { color: red }", ""},
+		{"text/css", "a,b\nc,d\ne,f\n", ""},
+		{"text/plain", "just some words", "text/plain"},
+		{"", "just some words", ""},
+		{"image/x-odd", "\x00\x01\x02\x03\xfe\xff\x80", ""},
+		{"text/html", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "image/png"},
+	} {
+		x := answered(t, "Content-Type: "+test.declared, test.body)
+		if got := x.identifiedType(); got != test.want {
+			t.Errorf("%q, %.20q: %q, want %q", test.declared, test.body, got, test.want)
+		}
+	}
+}
+
+// answered returns an exchange whose reply has such fields and such a body.
+func answered(t *testing.T, fields, body string) *exchange {
+	t.Helper()
+	r := &Recorder{options: Options{Dir: t.TempDir(), MaxBody: Unlimited}, space: plenty(), log: slog.New(slog.DiscardHandler)}
+	head := strings.ReplaceAll("HTTP/1.1 200 OK\r\n"+fields+"\r\n\r\n", "\r\n\r\n\r\n", "\r\n\r\n")
+	reply, err := http1.ParseResponse([]byte(head), "GET")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &exchange{r: r, reply: reply, received: r.newMessage(reply.Raw, -1)}
+	if _, err := x.received.keep([]byte(body), []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	return x
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/warctee/warctee/warc"
 )
 
 // A logFile is a log to look at.
@@ -52,7 +54,7 @@ func TestCloseLosesOnlyWhatDoesNotFit(t *testing.T) {
 			gates[p] = make(chan struct{})
 		}
 		disk := newFaultyFS(nil)
-		r := openForTest(t, Options{fs: disk, Plain: true, MinFree: -1, Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
+		r := openForTest(t, Options{fs: disk, Compression: warc.Plain, MinFree: -1, Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
 			if strings.HasSuffix(req.URL.Path, "0000") {
 				<-gates[req.URL.Path]
 				sized(w, req)
@@ -100,7 +102,7 @@ func TestCloseGivesADeadDiskUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := newFaultyFS(nil)
-				r := openForTest(t, Options{fs: disk, Plain: true, MinFree: -1, Dial: originHandler(t, sized), MaxInFlight: 300, SyncBytes: 3000, Logger: slog.New(slog.DiscardHandler)})
+				r := openForTest(t, Options{fs: disk, Compression: warc.Plain, MinFree: -1, Dial: originHandler(t, sized), MaxInFlight: 300, SyncBytes: 3000, Logger: slog.New(slog.DiscardHandler)})
 				recordAll(t, r, "/1")
 				time.Sleep(time.Second)
 				wrote := false
@@ -182,7 +184,7 @@ func capturesOf(t *testing.T, r *Recorder, paths ...string) (captures []*capture
 func TestSpoolCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newFaultyFS(nil)
-		r := openForTest(t, Options{fs: disk, Plain: true, MinFree: -1, Dial: originHandler(t, sized), Logger: slog.New(slog.DiscardHandler)})
+		r := openForTest(t, Options{fs: disk, Compression: warc.Plain, MinFree: -1, Dial: originHandler(t, sized), Logger: slog.New(slog.DiscardHandler)})
 		recordAll(t, r, "/1")
 		time.Sleep(time.Second)
 		disk.failWith(func(_ int, op, _ string) *fault {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warctee/warctee/warc"
 )
 
 // Whatever the clock says, and however often it says the same, no two files
@@ -19,11 +21,11 @@ func TestFileNames(t *testing.T) {
 		time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
-	good := regexp.MustCompile(`^NAME-[0-9]{17,18}-[0-9]{5}-[a-z2-7]{8}-my_host\.warc(\.gz)?$`)
+	good := regexp.MustCompile(`^NAME-[0-9]{17,18}-[0-9]{5}-[a-z2-7]{8}-my_host\.warc(\.gz|\.zst)?$`)
 	seen := make(map[string]bool)
 	for range 2 { // processes, of which the second begins in the past
-		for _, plain := range []bool{false, true} {
-			r := &Recorder{options: Options{Prefix: "NAME", Plain: plain}, host: "my/host", token: newToken()}
+		for _, compression := range []warc.Compression{warc.Gzip, warc.Plain, warc.Zstd} {
+			r := &Recorder{options: Options{Prefix: "NAME", Compression: compression}, host: "my/host", token: newToken()}
 			for _, at := range clocks {
 				for _, serial := range []int{0, 1, 99999} {
 					name := r.fileName("", at, serial)
@@ -31,7 +33,7 @@ func TestFileNames(t *testing.T) {
 						t.Errorf("%s is given twice", name)
 					}
 					seen[name] = true
-					if !good.MatchString(name) || name != filepath.Base(name) || strings.HasSuffix(name, ".gz") == plain {
+					if !good.MatchString(name) || name != filepath.Base(name) || !strings.HasSuffix(name, ".warc"+compression.Suffix()) {
 						t.Errorf("%q is no good name", name)
 					}
 				}

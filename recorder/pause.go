@@ -38,7 +38,7 @@ var errTooBig = errors.New("it is bigger than a file may be there")
 // isOwnFault reports whether an append failed because of the capture, and not
 // of the disk: trying again would change nothing.
 func isOwnFault(err error) bool {
-	return errors.Is(err, errEncode) || errors.Is(err, errTooBig)
+	return errors.Is(err, errEncode) || errors.Is(err, errTooBig) || errors.Is(err, errChainLost)
 }
 
 // givesUp reports whether an append failed because the capture cannot be read

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/warc"
 	"github.com/warctee/warctee/warc/check"
 )
 
@@ -31,7 +32,7 @@ func newPauseStory(t *testing.T, fail func(n int, op, name string) *fault) *paus
 	disk := newFaultyFS(fail)
 	disk.off = true // while it is opened
 	index := &watchedIndex{Index: dedup.NewMemory(), t: t, fs: disk}
-	r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: 3000, Plain: true, Logger: slog.New(slog.DiscardHandler)})
+	r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index), MaxSize: 3000, Compression: warc.Plain, Logger: slog.New(slog.DiscardHandler)})
 	disk.off = false
 	return &pauseStory{t: t, disk: disk, r: r, given: make(map[string]bool)}
 }
@@ -299,7 +300,7 @@ func TestCaptureThatCannotBeAppended(t *testing.T) {
 					return
 				}
 				echoPath(w, req)
-			}), fs: disk, Plain: true})
+			}), fs: disk, Compression: warc.Plain})
 			disk.limit(80_000)
 			recordAll(t, r, "/1", "/big", "/2")
 			time.Sleep(time.Minute)
@@ -315,7 +316,7 @@ func TestCaptureThatCannotBeAppended(t *testing.T) {
 	t.Run("too big, as everything is", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := newFaultyFS(nil)
-			r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Plain: true})
+			r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Compression: warc.Plain})
 			recordAll(t, r, "/1")
 			if err := r.Rotate(); err != nil {
 				t.Fatal(err)
@@ -340,7 +341,7 @@ func TestCaptureThatCannotBeAppended(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := openForTest(t, Options{Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
 				w.Write(make([]byte, 300_000))
-			}), fs: newFaultyFS(nil), Plain: true})
+			}), fs: newFaultyFS(nil), Compression: warc.Plain})
 			c := make(chan *capture, 1)
 			r.writer.do(func() error {
 				go func() { // ends with the exchange

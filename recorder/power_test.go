@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/warctee/warctee/warc"
+	"github.com/warctee/warctee/warc/check"
 	"github.com/warctee/warctee/warc/warctest"
 )
 
@@ -27,6 +29,9 @@ func powerBody(path string) string {
 	}
 	seed := sha256.Sum256([]byte(path))
 	b := make([]byte, int(seed[0])<<uint(seed[1]%6))
+	if strings.Contains(path, "big") {
+		b = make([]byte, 10_000+len(b)) // for several files
+	}
 	rand.NewChaCha8(seed).Read(b)
 	return "this is " + path + string(b)
 }
@@ -50,7 +55,7 @@ type powered struct {
 	asked   map[string]bool // paths
 	must    map[string]bool // paths that are in the archive for certain
 
-	acknowledged, revisits, old, tails int // for powerCounts
+	acknowledged, revisits, old, tails, divided int // for powerCounts
 }
 
 func newPowered(t *testing.T, rng *rand.Rand, o Options) *powered {
@@ -159,7 +164,7 @@ func (l *life) get(paths ...string) {
 // wantRecovered checks the archive before anything new is written.
 func (p *powered) wantRecovered() {
 	p.Helper()
-	records := warctest.Check(p.T, p.disk.dir)
+	records := p.records()
 	p.tails = len(names(p.T, p.disk.dir, "*.tail*"))
 	if left := names(p.T, p.disk.dir, ".spool-*"); len(left) > 0 {
 		p.Errorf("left over: %v", left)
@@ -200,6 +205,26 @@ func (p *powered) wantRecovered() {
 	}
 }
 
+// records checks the archive and returns its records; what is in segments is one.
+func (p *powered) records() []check.Record {
+	p.Helper()
+	if p.options.Oversize == OversizeWhole {
+		return warctest.Check(p.T, p.disk.dir)
+	}
+	var list []check.Record
+	p.divided = 0
+	for _, r := range logicalRecords(p.T, p.disk.dir, p.options.MaxSize) {
+		list = append(list, check.Record{File: r.file, Type: r.kind, ID: r.id, TargetURI: r.header.Get("WARC-Target-URI"), Header: r.header})
+		if r.segments > 1 {
+			p.divided++
+		}
+	}
+	if left := names(p.T, p.disk.dir, "*.part"); len(left) > 0 {
+		p.Errorf("left over: %v", left)
+	}
+	return list
+}
+
 // powerScript has every kind of step that touches the disk.
 func powerScript(l *life) {
 	l.get("/1", "/same/a/1", "/same/a/2")
@@ -213,32 +238,51 @@ func powerScript(l *life) {
 	l.get("/same/c/1", "/same/c/2")
 }
 
+// bigScript has segments too, alone and beside what is small.
+func bigScript(l *life) {
+	l.get("/0", "/same/a/0")
+	l.get("/big/1")
+	l.get("/same/big/1", "/3", "/same/big/2", "/same/a/5")
+	time.Sleep(time.Second)
+	l.get("/same/big/3", "/big/3", "/same/a/6")
+	l.r.Rotate()
+	l.get("/same/a/7", "/big/4")
+}
+
 // Wherever the power fails, what was acknowledged is there, what refers to
 // something refers to what is there, also after the machine has gone on with
 // the same index, and files are whole. The same when an error came before.
 func TestPowerFailsAtAnyCall(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name  string
-		plain bool
-		fault outage
+		name        string
+		compression warc.Compression
+		fault       outage
+		max         int64 // of a file, with segments; 0: 12,000, without
 	}{
-		{"gzip", false, outage{}},
-		{"plain", true, outage{}},
-		{"plain, behind a sync that failed", true, outage{"sync", 1, 1}},
-		{"gzip, behind a write that failed", false, outage{"write", 5, 1}},
+		{"gzip", warc.Gzip, outage{}, 0},
+		{"zstd", warc.Zstd, outage{}, 0},
+		{"plain", warc.Plain, outage{}, 0},
+		{"plain, behind a sync that failed", warc.Plain, outage{"sync", 1, 1}, 0},
+		{"gzip, behind a write that failed", warc.Gzip, outage{"write", 5, 1}, 0},
+		{"gzip, with segments", warc.Gzip, outage{}, 5000},
+		{"plain, with segments, behind a sync that failed", warc.Plain, outage{"sync", 3, 1}, 6000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var total powerCounts
 			for cutAt, reached := 1, true; reached; cutAt++ {
-				p := newPowered(t, rand.New(rand.NewPCG(1, uint64(cutAt))), Options{Plain: test.plain, MaxSize: 12_000})
+				p := newPowered(t, rand.New(rand.NewPCG(1, uint64(cutAt))), Options{Compression: test.compression, MaxSize: 12_000})
+				script := powerScript
+				if test.max > 0 {
+					p.options.MaxSize, p.options.Oversize, script = test.max, OversizeSegment, bigScript
+				}
 				p.live(cutAt, func(l *life) {
 					l.disk.setOutage(test.fault)
-					powerScript(l)
+					script(l)
 					reached = !l.disk.off.IsZero()
 				})
-				p.live(0, powerScript)
+				p.live(0, script)
 				p.wantRecovered()
 				if t.Failed() {
 					t.Fatalf("call %d", cutAt)
@@ -246,6 +290,9 @@ func TestPowerFailsAtAnyCall(t *testing.T) {
 				total.add(p)
 			}
 			total.want(t)
+			if test.max > 0 && total.divided == 0 {
+				t.Error("there are no segments")
+			}
 		})
 	}
 }
@@ -258,6 +305,9 @@ func (l *life) wander(rng *rand.Rand, steps int) {
 			paths = append(paths, fmt.Sprintf("/%d-%d", i, n))
 			if rng.IntN(2) == 0 {
 				paths[n] = fmt.Sprintf("/same/%d/%d-%d", rng.IntN(12), i, n)
+			}
+			if l.options.Oversize == OversizeSegment && rng.IntN(6) == 0 {
+				paths[n] = []string{"/big", "/same/big"}[rng.IntN(2)] + paths[n]
 			}
 		}
 		switch rng.IntN(12) {
@@ -289,7 +339,10 @@ func TestPowerFailsAgainAndAgain(t *testing.T) {
 	var total powerCounts
 	for seed := range archives {
 		rng := rand.New(rand.NewPCG(2, seed))
-		p := newPowered(t, rand.New(rand.NewPCG(3, seed)), Options{Plain: rng.IntN(3) == 0, MaxSize: 5000 + rng.Int64N(40_000), SyncBytes: 1000 + rng.Int64N(30_000)})
+		p := newPowered(t, rand.New(rand.NewPCG(3, seed)), Options{Compression: warc.Compression(rng.IntN(3)), MaxSize: 5000 + rng.Int64N(40_000), SyncBytes: 1000 + rng.Int64N(30_000)})
+		if seed%2 == 1 {
+			p.options.MaxSize, p.options.Oversize = 5000+rng.Int64N(4000), OversizeSegment
+		}
 		for range 6 {
 			if rng.IntN(4) == 0 {
 				p.live(1+rng.IntN(12), func(*life) {})
@@ -307,7 +360,7 @@ func TestPowerFailsAgainAndAgain(t *testing.T) {
 }
 
 // powerCounts tell that what should be tested was.
-type powerCounts struct{ cuts, acknowledged, revisits, old, torn, tails int }
+type powerCounts struct{ cuts, acknowledged, revisits, old, torn, tails, divided int }
 
 func (c *powerCounts) add(p *powered) {
 	c.cuts += p.disk.cuts
@@ -316,12 +369,13 @@ func (c *powerCounts) add(p *powered) {
 	c.old += p.old
 	c.torn += p.disk.torn
 	c.tails += p.tails
+	c.divided += p.divided
 }
 
 func (c *powerCounts) want(t *testing.T) {
 	t.Helper()
-	t.Logf("the power failed %d times; %d exchanges were acknowledged, 0 lost; %d revisits, %d of them of another file, 0 dangling; of %d files a part survived, %d ends were cut off",
-		c.cuts, c.acknowledged, c.revisits, c.old, c.torn, c.tails)
+	t.Logf("the power failed %d times; %d exchanges were acknowledged, 0 lost; %d revisits, %d of them of another file, 0 dangling; of %d files a part survived, %d ends were cut off; %d records are in segments, 0 incomplete",
+		c.cuts, c.acknowledged, c.revisits, c.old, c.torn, c.tails, c.divided)
 	if min(c.cuts, c.acknowledged, c.revisits, c.old, c.torn) == 0 {
 		t.Error("something that should be tested was not")
 	}

@@ -23,6 +23,7 @@
 //	  digests, dedup look-up, records (records.go), compression
 //	the writer goroutine                writer.go
 //	  verdict, append, sync, index      committer.go
+//	  what does not fit a file          segments.go, chain.go
 //	  when the disk fails or is full    pause.go, standstill.go, space.go
 //
 // Bytes go to the client as they arrive and do not wait for the disk. What has
@@ -64,6 +65,9 @@ type Options struct {
 	Prefix string
 	// MaxSize is the size in bytes at which a file is finished; default 1e9.
 	MaxSize int64
+	// Oversize tells what becomes of what does not fit a file of MaxSize;
+	// default OversizeWhole.
+	Oversize Oversize
 	// MaxAge is the age at which a file is finished; 0 means any.
 	MaxAge time.Duration
 
@@ -71,8 +75,15 @@ type Options struct {
 	Version warc.Version
 	// Digest algorithm; default SHA-256.
 	Digest warc.Algorithm
-	// Plain writes uncompressed files.
-	Plain bool
+	// Compression of the files; default gzip.
+	Compression warc.Compression
+	// Dictionary is for zstd: every file starts with it; nil means none. With
+	// TrainDictionary the first 1000 records make one, for the files that are
+	// begun after that.
+	Dictionary      *warc.Dictionary
+	TrainDictionary bool
+	// SkipLengths is that of [warc.WriterOptions], for gzip.
+	SkipLengths bool
 	// Software and Warcinfo go into the warcinfo record that starts each
 	// file: the name and version of the program, and further fields.
 	Software string
@@ -184,6 +195,9 @@ func (o *Options) setDefaults() error {
 	if o.Version != warc.V1_1 && o.Version != warc.V1_0 {
 		return fmt.Errorf("recorder: WARC version %q cannot be written; 1.1 and 1.0 can", o.Version)
 	}
+	if o.Compression != warc.Zstd && (o.Dictionary != nil || o.TrainDictionary) {
+		return fmt.Errorf("recorder: a dictionary is for zstd, not for compression %s", o.Compression)
+	}
 	if !ValidPrefix(o.Prefix) {
 		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
 	}
@@ -231,9 +245,13 @@ type Recorder struct {
 	writer     *writer
 	space      *space
 	watch      *spaceWatch
+	preamble   atomic.Int64   // length of what starts a file, at most
+	beside     *target        // of the file that is begun, where that is not to be the current one; the writer's
 	packing    chan struct{}  // an element for each body that is being compressed: that takes memory
 	packingBig chan struct{}  // the same for those that are on the disk: they take their time
 	finishing  chan *exchange // taken by a finisher that waits
+	coming     sync.Map       // series → *comingFile
+	training   *training      // nil: there is none
 	short      *slots         // exchanges under way …
 	long       *slots         // … for longer than longAfter
 	closing    chan struct{}
@@ -283,12 +301,16 @@ func Open(o Options) (*Recorder, error) {
 		idle:      make(chan struct{}),
 		space:     space,
 		still:     standstill{begun: make(chan struct{})},
+		training:  newTraining(&o),
 	}
 	r.cutting, r.cutNow = context.WithCancel(context.Background())
 	r.maxWaiting = int64(max(minWaiting, o.MaxInFlight))
 	r.packing = make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))
 	r.finishing = make(chan *exchange)
 	r.packingBig = make(chan struct{}, cap(r.packing))
+	if err := r.weighPreamble(); err != nil {
+		return nil, err
+	}
 	set, err := rotate.Open(rotate.Options{
 		Dir:      o.Dir,
 		MaxSize:  o.MaxSize,
@@ -343,6 +365,7 @@ func (r *Recorder) Close(ctx context.Context) error {
 	r.pool.close()
 	err := r.writer.close()
 	r.watch.close()
+	r.training.wait()
 	if r.index != nil {
 		err = errors.Join(err, r.index.Close())
 	}

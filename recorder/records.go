@@ -15,7 +15,7 @@ import (
 	"github.com/warctee/warctee/warc"
 )
 
-// fileName is {prefix}-{timestamp17}-{serial5}-{token8}-{host}.warc.gz. The
+// fileName is {prefix}-{timestamp17}-{serial5}-{token8}-{host}.warc.gz or the like. The
 // token is drawn at the start: whatever the clock says, no name is given twice,
 // also when the first file has been moved away or lost.
 func (r *Recorder) fileName(series string, created time.Time, serial int) string {
@@ -23,11 +23,7 @@ func (r *Recorder) fileName(series string, created time.Time, serial int) string
 		series = r.options.Prefix
 	}
 	stamp := strings.Replace(created.UTC().Format("20060102150405.000"), ".", "", 1)
-	name := fmt.Sprintf("%s-%s-%05d-%s-%s.warc", series, stamp, serial, r.token, safeHost(r.host))
-	if !r.options.Plain {
-		name += ".gz"
-	}
-	return name
+	return fmt.Sprintf("%s-%s-%05d-%s-%s.warc%s", series, stamp, serial, r.token, safeHost(r.host), r.options.Compression.Suffix())
 }
 
 func newToken() string { return strings.ToLower(rand.Text()[:8]) }
@@ -41,8 +37,8 @@ func safeHost(host string) string {
 	}, host)
 }
 
-// warcinfo makes the record that starts a file (ISO 28500 §6.2). The tag is
-// its record id.
+// warcinfo makes what starts a file: its dictionary, and the warcinfo record (ISO
+// 28500 §6.2). The tag is the record id. It is called by the writer.
 func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err error) {
 	conformsTo := "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-" + string(r.options.Version) + "/"
 	fields := []warc.Field{
@@ -52,7 +48,8 @@ func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err 
 		{Name: "conformsTo", Value: conformsTo},
 	}
 	block := warcFields(append(fields, r.options.Warcinfo...))
-	id := warc.NewRecordID()
+	to := r.beginFile(series)
+	id := to.warcinfoID
 	digest := r.options.Digest.New()
 	digest.Write(block)
 	p := part{length: int64(len(block))}
@@ -62,14 +59,15 @@ func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err 
 	p.header.Add("WARC-Filename", name)
 	p.header.Add("WARC-Block-Digest", r.options.Digest.Format(digest.Sum(nil)))
 	p.header.Add("Content-Type", "application/warc-fields")
-	p.pack(r, block, nil)
+	to.warcinfoID = ""
+	p.pack(r, to, block, nil)
 	defer p.release()
-	rec, _, err := p.encode(&r.options, "", nil)
+	rec, _, err := p.encode(&r.options, to, nil)
 	if err != nil {
 		return nil, "", err
 	}
 	first, err = io.ReadAll(rec)
-	return first, id, err
+	return append(to.dictionary.AppendFrame(nil), first...), id, err
 }
 
 // warcFields is a block of application/warc-fields. Line ends in a value would
@@ -96,24 +94,35 @@ type part struct {
 	header warc.Header
 	length int64 // of the block
 
-	// The block: packed and deflated, or else head and body as they are.
+	// The block: packed and deflated, or with framed as a whole record in a zstd
+	// frame, or else head and body as they are.
 	packed   *spool
 	deflated warc.Deflated
+	framed   *framed
 	stored   bool // body does not compress: it is not copied to packed
 	head     []byte
 	body     *spool // may be nil
+
+	// What was done because it does not fit a file; see segments.go.
+	window   *window // of the block; nil: all of it is in this part
+	segments []*part // in place of the record
+	large    bool    // it does not fit for certain
+	undiv    bool    // it stays as it is nevertheless
+	careful  bool    // its segments are to fit as if they were not compressed
 }
 
 // pack makes the block ready to be appended. It does not touch the ownership
-// of body. Where there is no room for the deflated block it is left as it is,
-// and deflated when it is appended.
-func (p *part) pack(r *Recorder, head []byte, body *spool) {
+// of body. Where there is no room for the compressed block it is left as it is,
+// and compressed when it is appended.
+func (p *part) pack(r *Recorder, to target, head []byte, body *spool) {
 	p.hold(head, body)
-	if r.options.Plain {
+	if r.options.Compression == warc.Plain {
 		return
 	}
-	if p.choose(); !p.stored {
-		p.deflate(r)
+	p.choose()
+	r.training.add(p)
+	if !p.stored {
+		p.compress(r, to)
 	}
 }
 
@@ -130,13 +139,25 @@ func (p *part) hold(head []byte, body *spool) {
 	}
 }
 
-func (p *part) deflate(r *Recorder) {
+func (p *part) compress(r *Recorder, to target) {
 	if places := r.packingPlaces(p.body); places != nil {
 		places <- struct{}{}
 		defer func() { <-places }()
 	}
 	packed := newSpool(r.space, r.options.Dir, -1)
-	deflated, err := warc.Deflate(packed, p.block())
+	bounded := r.boundPacked(p, packed)
+	var deflated warc.Deflated
+	var framed *framed
+	var err error
+	if r.options.Compression == warc.Zstd {
+		framed, err = p.frame(&r.options, to, bounded)
+	} else {
+		deflated, err = warc.Deflate(bounded, p.block())
+	}
+	if p.large = bounded.over(); p.large || bounded.dropped {
+		packed.release()
+		return
+	}
 	if err != nil {
 		r.log.Debug("cannot keep a compressed block: it is compressed when it is appended", "error", err)
 		packed.release()
@@ -146,7 +167,7 @@ func (p *part) deflate(r *Recorder) {
 		s.setDone(true)
 	}
 	p.release()
-	p.packed, p.deflated = packed, deflated
+	p.packed, p.deflated, p.framed = packed, deflated, framed
 }
 
 // packingPlaces returns where a place is taken for compressing a block with that
@@ -166,7 +187,7 @@ func (p *part) block() io.Reader {
 	if p.body == nil {
 		return bytes.NewReader(p.head)
 	}
-	return io.MultiReader(bytes.NewReader(p.head), p.body.reader())
+	return io.MultiReader(bytes.NewReader(p.head), p.bodyReader())
 }
 
 // release gives up the block.
@@ -174,7 +195,7 @@ func (p *part) release() {
 	for _, s := range p.spools() {
 		s.release()
 	}
-	p.packed, p.head, p.body = nil, nil, nil
+	p.packed, p.head, p.body, p.framed, p.segments = nil, nil, nil, nil, nil
 }
 
 func (p *part) spools() (list []*spool) {
@@ -183,87 +204,75 @@ func (p *part) spools() (list []*spool) {
 			list = append(list, s)
 		}
 	}
+	for _, s := range p.segments {
+		if s.packed != nil { // the body is that of p
+			list = append(list, s.packed)
+		}
+	}
 	return list
 }
 
 // errEncode: a record that cannot be written, whatever the disk.
 var errEncode = errors.New("the record cannot be made")
 
-// encode returns the record as it goes to the file, of which parts are appended
-// to buf. warcinfoID is that of its file, or "" in a warcinfo record.
-func (p *part) encode(o *Options, warcinfoID string, buf []byte) (*record, []byte, error) {
+// appendHeader appends the whole header of the record to buf.
+func (p *part) appendHeader(o *Options, to target, buf []byte) ([]byte, error) {
 	h := p.header
-	if warcinfoID != "" {
-		h.Add("WARC-Warcinfo-ID", warcinfoID)
+	if to.warcinfoID != "" {
+		h.Add("WARC-Warcinfo-ID", to.warcinfoID)
 	}
 	h.Add("Content-Length", strconv.FormatInt(p.length, 10))
-	from := len(buf)
 	buf, err := h.Encode(buf, o.Version)
 	if err != nil {
-		return nil, buf, fmt.Errorf("%w: %w", errEncode, err)
+		return buf, fmt.Errorf("%w: %w", errEncode, err)
+	}
+	return buf, nil
+}
+
+// encode returns the record as it goes to the file, of which parts are appended
+// to buf.
+func (p *part) encode(o *Options, to target, buf []byte) (*record, []byte, error) {
+	from := len(buf)
+	buf, err := p.appendHeader(o, to, buf)
+	if err != nil {
+		return nil, buf, err
 	}
 	header := buf[from:len(buf):len(buf)]
 	switch {
-	case o.Plain:
+	case o.Compression == warc.Plain:
 		return &record{start: header, block: p.block(), end: []byte("\r\n\r\n")}, buf, nil
+	case o.Compression == warc.Zstd:
+		rec, err := p.encodeFrame(to, header)
+		return rec, buf, err
+	case p.stored && o.SkipLengths:
+		return &record{block: warc.SkippableStoredMember(header, p.head, p.bodyReader(), p.bodySize())}, buf, nil
 	case p.stored:
-		return &record{block: warc.StoredMember(header, p.head, p.body.reader(), p.body.len())}, buf, nil
+		return &record{block: warc.StoredMember(header, p.head, p.bodyReader(), p.bodySize())}, buf, nil
 	case p.packed == nil:
 		return p.encodeLate(header), buf, nil
 	}
 	from = len(buf)
-	buf = warc.AppendMemberStart(buf, header)
-	to := len(buf)
+	if o.SkipLengths {
+		buf = warc.AppendSkippableStart(buf, header, p.deflated, p.packed.len())
+	} else {
+		buf = warc.AppendMemberStart(buf, header)
+	}
+	end := len(buf)
 	buf = warc.AppendMemberEnd(buf, header, p.deflated)
-	return &record{start: buf[from:to], block: p.packed.reader(), end: buf[to:]}, buf, nil
+	return &record{start: buf[from:end], block: p.packed.reader(), end: buf[end:]}, buf, nil
 }
 
 // encodeLate deflates the block while it is read.
 func (p *part) encodeLate(header []byte) *record {
-	header = bytes.Clone(header) // the goroutine may live longer than the buffer
-	r, w := io.Pipe()
+	header = bytes.Clone(header) // late may live longer than the buffer
 	block := p.block()
-	go func() { // ends when all has been read, or when the record is closed
-		deflated, err := warc.Deflate(w, block)
+	return late(warc.AppendMemberStart(nil, header), func(w io.Writer) error {
+		deflated, err := p.deflateTo(w, block)
 		if err == nil {
 			_, err = w.Write(warc.AppendMemberEnd(nil, header, deflated))
 		}
-		w.CloseWithError(err)
-	}()
-	return &record{start: warc.AppendMemberStart(nil, header), block: r, late: r}
-}
-
-// A record is read once, into its file.
-type record struct {
-	start, end []byte // that have not been read
-	block      io.Reader
-	size       int64 // of what has been read
-	late       *io.PipeReader
-}
-
-func (r *record) Read(p []byte) (n int, err error) {
-	switch {
-	case len(r.start) > 0:
-		n = copy(p, r.start)
-		r.start = r.start[n:]
-	case r.block != nil:
-		if n, err = r.block.Read(p); err == io.EOF {
-			r.block, err = nil, nil
-		}
-	case len(r.end) > 0:
-		n = copy(p, r.end)
-		r.end = r.end[n:]
-	default:
-		err = io.EOF
-	}
-	r.size += int64(n)
-	return n, err
-}
-
-func (r *record) close() {
-	if r.late != nil {
-		r.late.Close()
-	}
+		return err
+	})
 }
 
 // A capture is an exchange that has ended, on its way to the disk.
@@ -284,6 +293,7 @@ type capture struct {
 	appended int64         // bytes in its file, 0 when it is in none
 	counted  *atomic.Int64 // where it is counted
 	tries    int           // in which it could not be read
+	chain    *chain        // of files that it is in, to be committed
 }
 
 // newCapture makes the headers of the records. The request stands first in the
@@ -297,7 +307,7 @@ func (x *exchange) newCapture() *capture {
 	x.startHeader(h, warc.TypeResponse, responseID, c.date)
 	h.Add("WARC-Concurrent-To", requestID)
 	payload := x.endHeader(h, x.received, true, "http/1."+strconv.Itoa(x.reply.Minor))
-	if mediaType := x.identify(); mediaType != "" {
+	if mediaType := x.identifiedType(); mediaType != "" {
 		h.Add("WARC-Identified-Payload-Type", mediaType)
 	}
 	addTruncated(h, x.received.truncated)
@@ -398,7 +408,7 @@ func (c *capture) makeRevisit(original *dedup.Capture) {
 		}
 		p.header.Add(f.Name, f.Value)
 	}
-	p.pack(r, head, nil)
+	p.pack(r, c.x.target(), head, nil)
 	c.whole, c.response = c.response, p
 	c.revisit, c.original = true, original
 }
@@ -431,7 +441,7 @@ func (c *capture) encode(warcinfoID string, buf []byte) (records []*record, used
 			continue
 		}
 		var rec *record
-		if rec, buf, err = p.encode(&c.x.r.options, warcinfoID, buf); err != nil {
+		if rec, buf, err = p.encode(&c.x.r.options, c.x.r.fileOf(c.x.series, warcinfoID), buf); err != nil {
 			for _, r := range records {
 				r.close()
 			}
@@ -461,7 +471,7 @@ func (c *capture) needs() (n int64, guessed bool) {
 		for _, s := range p.spools() {
 			n += s.len()
 		}
-		if p.body != nil && !p.stored && !c.x.r.options.Plain {
+		if p.body != nil && !p.stored && c.x.r.options.Compression != warc.Plain {
 			guessed = true
 		}
 	}

@@ -27,11 +27,11 @@ type damaged struct {
 
 // newDamaged makes a file of up to seven exchanges as the writer lays them
 // out, some of them with a note or as a revisit, and records that stand alone.
-func newDamaged(seed uint64, plain bool) *damaged {
+func newDamaged(seed uint64, opts warc.WriterOptions) *damaged {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	d := &damaged{records: make(map[string]int), blocks: make(map[string][]byte)}
 	var file bytes.Buffer
-	w := warc.NewWriter(&file, warc.WriterOptions{Plain: plain})
+	w := warc.NewWriter(&file, opts)
 	serial := 0
 	newID := func() string {
 		serial++
@@ -149,16 +149,19 @@ func (d *damaged) whole(file []byte) (bound, same int) {
 // FuzzRecovery: whatever happens to an unfinished file, the next start keeps all
 // that is whole before the damage, invents nothing, and throws nothing away.
 func FuzzRecovery(f *testing.F) {
-	for seed := range uint64(6) {
-		f.Add(seed, seed%2 == 0, []byte{0, byte(seed * 50), 1, 0, 0, 0, 0, 0})
-		f.Add(seed, seed%2 == 1, []byte{byte(seed), 200, byte(seed % 3), 40, 0, 1, 2, 3, 1, 100, 0, 0, 0, 9, 9, 9})
+	dictionary := testDictionary(f)
+	forms := []warc.WriterOptions{{}, {Compression: warc.Plain}, {Compression: warc.Zstd}, {Compression: warc.Zstd, Dictionary: dictionary}, {SkipLengths: true}}
+	for seed := range uint64(8) {
+		f.Add(seed, uint8(seed), []byte{0, byte(seed * 50), 1, 0, 0, 0, 0, 0})
+		f.Add(seed, uint8(seed+1), []byte{byte(seed), 200, byte(seed % 3), 40, 0, 1, 2, 3, 1, 100, 0, 0, 0, 9, 9, 9})
 	}
-	f.Add(uint64(9), false, []byte{})
-	f.Fuzz(func(t *testing.T, seed uint64, plain bool, how []byte) {
+	f.Add(uint64(9), uint8(0), []byte{})
+	f.Fuzz(func(t *testing.T, seed uint64, form uint8, how []byte) {
 		if len(how) > 64 {
 			return
 		}
-		d := newDamaged(seed, plain)
+		opts := forms[int(form)%len(forms)]
+		d := newDamaged(seed, opts)
 		file := d.damage(how)
 		dir := quickDir(t)
 		const name = "a.warc.gz"
@@ -176,7 +179,7 @@ func FuzzRecovery(f *testing.F) {
 		if bound, same := d.whole(file); len(kept) < bound || len(kept) <= same && len(kept) != bound {
 			t.Fatalf("%d bytes were kept, but %d are whole before the damage at %d", len(kept), bound, same)
 		}
-		d.checkKept(t, kept, plain)
+		d.checkKept(t, kept, opts.Compression == warc.Plain)
 		if again := openAndClose(t, dir); len(again) != 0 {
 			t.Fatalf("the second start recovers %+v", again)
 		}

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+
+	"github.com/warctee/warctee/warc"
 )
 
 // A file that cannot get its final name stays in use: nothing is lost, whether
@@ -31,7 +33,7 @@ func TestRenameFails(t *testing.T) {
 					}
 					return nil
 				})
-				r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Plain: true, MaxSize: test.maxSize})
+				r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, Compression: warc.Plain, MaxSize: test.maxSize})
 				paths := []string{"/same/0"}
 				recordAll(t, r, paths...)
 				bad = true

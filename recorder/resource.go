@@ -43,7 +43,7 @@ func (r *Recorder) addRecord(kind string, res Resource) {
 	}
 	h.Add("Content-Type", res.ContentType)
 	c.response.length = int64(len(res.Block))
-	c.response.pack(r, res.Block, nil)
+	c.response.pack(r, x.target(), res.Block, nil)
 	if !r.writer.submitSingle(c) {
 		c.release()
 		r.lost(x, errTooManySingles)

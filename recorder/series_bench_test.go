@@ -23,7 +23,7 @@ func BenchmarkSeries(b *testing.B) {
 				c := &capture{x: x, single: true, date: "2026-11-21T10:15:00Z"}
 				x.startHeader(&c.response.header, warc.TypeResource, warc.NewRecordID(), c.date)
 				c.response.length = int64(len(block))
-				c.response.pack(r, block, nil)
+				c.response.pack(r, x.target(), block, nil)
 				for !r.writer.submitSingle(c) {
 					time.Sleep(time.Millisecond) // the writer is behind
 				}

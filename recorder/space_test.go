@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/warctee/warctee/warc"
 )
 
 // sized answers /N with N octets, which do not compress.
@@ -107,10 +109,10 @@ func TestSpaceOfAFailedWrite(t *testing.T) {
 // Bodies that find no room are passed on whole and recorded in part, in both
 // directions; when all is over nothing is taken any more.
 func TestNoRoomForBodies(t *testing.T) {
-	for _, plain := range []bool{false, true} {
-		t.Run(fmt.Sprint("plain ", plain), func(t *testing.T) {
+	for _, compression := range []warc.Compression{warc.Gzip, warc.Plain, warc.Zstd} {
+		t.Run(compression.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := openForTest(t, Options{Dial: originHandler(t, sized), SpoolMemory: 50_000, SpoolDisk: 400_000, Plain: plain})
+				r := openForTest(t, Options{Dial: originHandler(t, sized), SpoolMemory: 50_000, SpoolDisk: 400_000, Compression: compression})
 				for _, test := range []struct {
 					url, upload string
 					cutRequest  bool
@@ -297,11 +299,11 @@ func TestMinFreeCountsSpools(t *testing.T) {
 // What is in the archive needs no space there any more, even while a slow client
 // still reads it.
 func TestMinFreeOfASlowClient(t *testing.T) {
-	for _, plain := range []bool{false, true} {
+	for _, compression := range []warc.Compression{warc.Gzip, warc.Plain, warc.Zstd} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := newFaultyFS(nil)
 			disk.free, disk.total = 10_000_000, 100_000_000
-			r := openForTest(t, Options{fs: disk, Dial: originHandler(t, sized), Plain: plain})
+			r := openForTest(t, Options{fs: disk, Dial: originHandler(t, sized), Compression: compression})
 			req, _ := http.NewRequest("GET", "http://origin/2000000", nil)
 			resp, err := r.RoundTrip(req)
 			if err != nil {
@@ -309,7 +311,7 @@ func TestMinFreeOfASlowClient(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			if s := r.Status(); s.Responses != 1 || s.SpoolDisk < 2_000_000-spoolTail || s.Free < 9_900_000 {
-				t.Errorf("plain %v: status %+v, want what is free: 10000000", plain, s)
+				t.Errorf("%v: status %+v, want what is free: 10000000", compression, s)
 			}
 			if b, err := io.ReadAll(resp.Body); len(b) != 2_000_000 || err != nil {
 				t.Errorf("the client got %d octets, %v", len(b), err)
@@ -477,9 +479,9 @@ func TestSizesAtBorders(t *testing.T) {
 	for _, n := range []int{0, 1, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, spoolMemory} {
 		sizes = append(sizes, max(0, n-1), n, n+1)
 	}
-	for _, plain := range []bool{false, true} {
+	for _, compression := range []warc.Compression{warc.Gzip, warc.Plain, warc.Zstd} {
 		synctest.Test(t, func(t *testing.T) {
-			r := openForTest(t, Options{Dial: originHandler(t, sized), Plain: plain})
+			r := openForTest(t, Options{Dial: originHandler(t, sized), Compression: compression})
 			for i, n := range sizes {
 				if got := mustFetch(t, r, fmt.Sprintf("http://origin/%d?%d", n, i)); got != string(noise(n)) {
 					t.Errorf("the client got %d octets, want %d", len(got), n)

@@ -199,7 +199,7 @@ func (w *writer) work() error {
 		case isOwnFault(err), w.givesUp(c, err):
 			w.lose(c, err)
 		default:
-			if out != nil {
+			if out != nil && !errors.Is(err, errInChain) {
 				w.abandon(out)
 			}
 			return err
@@ -268,13 +268,32 @@ func (w *writer) letGo(c *capture) {
 
 // append writes the records of a capture into the current file of its series.
 func (w *writer) append(c *capture) error {
-	out, err := w.output(c.x.series)
-	if err != nil {
-		return err
+	if c.chain != nil {
+		return w.commitChain(c)
 	}
-	if err := w.decide(c, out); err != nil {
-		return err
+	for retired := (*output)(nil); ; {
+		out, err := w.output(c.x.series)
+		if err != nil {
+			return err
+		}
+		if err := w.decide(c, out); err != nil {
+			return err
+		}
+		switch where, err := w.place(c, out); {
+		case err != nil:
+			return err
+		case where == toChain:
+			return w.appendChain(c, out)
+		case where == toCurrent || out == retired: // there was no other one to be had
+			return w.appendTo(c, out)
+		}
+		out.file.Retire()
+		retired = out
 	}
+}
+
+// appendTo writes the records of a capture into a file.
+func (w *writer) appendTo(c *capture, out *output) error {
 	records, used, err := c.encode(out.file.Tag(), w.buf[:0])
 	w.buf = used
 	if err != nil {
@@ -322,6 +341,7 @@ func (w *writer) output(series string) (*output, error) {
 		}
 		out = &output{file: file, first: file.Size(), durable: file.Size()}
 		w.series[series] = out
+		w.r.notePreamble(file)
 		w.name.Store(file.Name())
 		w.files.Add(1)
 	}

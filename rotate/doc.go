@@ -15,6 +15,8 @@
 //     the next append may succeed. [ErrBroken]: it may not; call
 //     [File.Salvage], or [File.SetAside] when that goes on failing, and append
 //     again whatever was not durable.
+//   - [Set.Chain] for what does not fit one file: several new ones that get their
+//     names together. [File.Retire] when it would fit into a new one.
 //   - Nothing works any more, because the disk is full or gone: [Set.Probe]
 //     now and then tells when it is worth trying again.
 //   - [Set.Expire] from a ticker, [Set.Finish] when somebody wants to have the
@@ -27,8 +29,11 @@
 //	  v
 //	NAME               final: whole appends, nothing else
 //
+//	NAME.KEY-N.part    the Nth file of a chain, which is not committed: when all are durable
+//	                   the first one is renamed to NAME, and then the others are
 //	NAME.bad-TIME      set aside: a write or an fsync failed, and it could not be repaired
-//	NAME.tail          the end of a NAME.open that recovery has cut off
+//	NAME.tail          the end of a NAME.open that recovery has cut off, or a part of a chain
+//	                   that was not committed
 //	.lock              locked by the process that owns the directory; its pid
 //	.spool-*           scratch files of the owner, removed by Open
 //

@@ -49,6 +49,7 @@ type File struct {
 	renamed bool
 	done    bool // finished, removed or set aside
 	overdue bool // it has been said that it stays although it is full
+	retired bool // the next append goes to another one
 }
 
 // Name returns the base name that the file has in the end, without ".open".
@@ -65,12 +66,19 @@ func (f *File) Size() int64 { return f.size }
 // Synced returns how many bytes, counted from the start, survive a power cut.
 func (f *File) Synced() int64 { return f.synced }
 
+// Preamble returns the length of what Options.Preamble returned for the file.
+func (f *File) Preamble() int64 { return f.first }
+
+// Retire tells that what comes next does not fit into the file: Current finishes
+// it, unless there is nothing in it.
+func (f *File) Retire() { f.retired = true }
+
 // Err returns an error with ErrBroken when the file has to be set aside, else
 // nil.
 func (f *File) Err() error { return f.err }
 
 func (f *File) due(now time.Time) bool {
-	return f.h == nil || f.size > f.first && f.size >= f.set.options.MaxSize || f.expired(now)
+	return f.h == nil || f.size > f.first && (f.retired || f.size >= f.set.options.MaxSize) || f.expired(now)
 }
 
 func (f *File) expired(now time.Time) bool {

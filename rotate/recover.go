@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +21,7 @@ func (s *Set) recover() error {
 	if err != nil {
 		return fmt.Errorf("look for unfinished files: %w", err)
 	}
+	chains := make(map[string][]part)
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			continue
@@ -28,6 +31,9 @@ func (s *Set) recover() error {
 			if err := s.fs.Remove(path); err != nil {
 				return fmt.Errorf("remove a spool that was left: %w", err)
 			}
+		}
+		if p, key, ok := parsePart(path); ok {
+			chains[key] = append(chains[key], p)
 		}
 		if strings.HasSuffix(e.Name(), openSuffix) {
 			r, err := s.recoverFile(path)
@@ -40,6 +46,11 @@ func (s *Set) recover() error {
 				continue
 			}
 			s.log.Warn("an unfinished file was recovered", "file", e.Name(), "name", r.Name, "kept", r.Kept, "cut", r.Cut, "tail", r.Tail)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(chains)) {
+		if err := s.recoverChain(chains[key]); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -83,6 +83,7 @@ type Set struct {
 	files     map[string]*File
 	leftover  []*File // whole and durable, but not renamed yet
 	strays    []*File // nothing in them, but not removed yet
+	chain     *Chain  // neither committed nor taken back
 	serial    int     // of the next file
 	recovered []Recovery
 	buf       []byte
@@ -167,7 +168,7 @@ func (s *Set) Current(series string) (*File, error) {
 	if old != nil && !old.due(now) {
 		return old, nil
 	}
-	next, err := s.create(series, now)
+	next, err := s.create(series, now, openSuffix)
 	if err != nil {
 		if old != nil && old.h != nil && outOfDescriptors(err) {
 			if !old.overdue {
@@ -205,10 +206,11 @@ func (s *Set) discard(f *File) error {
 
 // Unfinished reports whether there are files that should have their final
 // names, or be gone, and are not: Expire and Finish try again.
-func (s *Set) Unfinished() bool { return len(s.leftover)+len(s.strays) > 0 }
+func (s *Set) Unfinished() bool { return len(s.leftover)+len(s.strays) > 0 || s.chain != nil }
 
-// create makes an empty file with a name that nobody has.
-func (s *Set) create(series string, now time.Time) (*File, error) {
+// create makes an empty file with a name that nobody has, and with a suffix
+// behind that as long as it is written.
+func (s *Set) create(series string, now time.Time, suffix string) (*File, error) {
 	if err := s.own(); err != nil {
 		return nil, err
 	}
@@ -216,14 +218,14 @@ func (s *Set) create(series string, now time.Time) (*File, error) {
 	for range maxSerial + 1 {
 		name := s.options.Name(series, now, s.serial)
 		s.serial = (s.serial + 1) % (maxSerial + 1)
-		if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name[0] == '.' || strings.HasSuffix(name, openSuffix) {
+		if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name[0] == '.' || strings.HasSuffix(name, openSuffix) || strings.HasSuffix(name, partSuffix) {
 			return nil, fmt.Errorf("%q is no name for a file", name)
 		}
 		if name == last {
 			return nil, fmt.Errorf("%s exists, and the name does not change with the serial", name)
 		}
 		last = name
-		f := &File{set: s, series: series, name: name, path: s.path(name) + openSuffix, created: now}
+		f := &File{set: s, series: series, name: name, path: s.path(name) + suffix, created: now}
 		err := f.create()
 		if err == nil {
 			return f, nil
@@ -313,6 +315,9 @@ func (s *Set) finishIf(due func(*File) bool) error {
 		return ErrClosed
 	}
 	var errs []error
+	if s.chain != nil {
+		errs = append(errs, s.chain.end())
+	}
 	leftover := s.leftover
 	s.leftover = nil
 	for _, f := range leftover {

@@ -11,10 +11,11 @@
 //	CRLF CRLF
 //
 // A .warc file is a row of such records. In a .warc.gz file each of them is a
-// gzip member of its own, so that reading can start at any of them.
+// gzip member of its own, so that reading can start at any of them; in a .warc.zst
+// file a zstd frame, with a [Dictionary] in front of the first one perhaps.
 //
 // To read, use a [Reader]: a cursor over the records, as in archive/tar. It
-// takes WARC 0.17, 0.18, 1.0 and 1.1, plain or gzip, and forgives what old
+// takes WARC 0.17, 0.18, 1.0 and 1.1, plain, gzip or zstd, and forgives what old
 // writers got wrong; with Strict set it does not. [Whole] is for recovery: how
 // much of a file that its writer left in the middle can be kept?
 //
@@ -27,8 +28,10 @@
 //	Deflate             the block and CRLF CRLF, last deflate block
 //	AppendMemberEnd     CRC-32 and size of both
 //
+// A zstd frame can only be made with the header: [WriteFrame].
+//
 // A payload that does not compress, as [Compresses] tells, need not be copied:
-// [StoredMember] reads as the whole member.
+// [StoredMember] reads as the whole member, [StoredFrame] as the whole frame.
 //
 // [NewRecordID], [FormatDate] and [Algorithm] make the values of fields.
 package warc

@@ -45,9 +45,16 @@ func addFiles(f *testing.F) {
 	mine := new(bytes.Buffer)
 	w := NewWriter(mine, WriterOptions{})
 	w.WriteRecord(Header{{"WARC-Type", "resource"}}, bytes.NewReader(noise(10_000)), 10_000)
+	d := testDictionary(f)
+	withDictionary := string(d.AppendFrame(nil))
+	for _, opts := range []WriterOptions{{SkipLengths: true}, {Compression: Zstd}, {Compression: Zstd, Dictionary: d}} {
+		f.Add(write(f, opts, "block", "", string(noise(3000)), string(prose(3000))))
+	}
 	for _, s := range []string{
 		"", "WARC/1.1\r\n", a + b, a + b[:30], folded, rec("0.17", "x", ""), strings.ReplaceAll(a, "\r\n", "\n"),
 		gz(a, b), gz(a + b), gz(a[:40], a[40:]), gz(folded, ""), gz(a, b)[:100], gz("x") + a, mine.String(),
+		frames(nil, a, b), frames(nil, a+b), frames(nil, a[:40], "", a[40:], b) + skippableFrame(3, "x"), withDictionary + frames(d, a, b), withDictionary + frames(nil, a), withDictionary[:5000],
+		frames(nil, a, b)[:100], skippableFrame(0xd, frames(nil, string(d.Bytes()))) + frames(d, a), frames(d, a),
 		"WARC/1.1\r\nContent-Length: 9223372036854775807\r\n\r\n", "\r\n\n\r" + a + "\r\n" + b,
 	} {
 		f.Add([]byte(s))
@@ -69,6 +76,9 @@ func FuzzReader(f *testing.F) {
 		if len(strict) > len(tolerant) || err == nil && (terr != nil || len(strict) != len(tolerant)) {
 			t.Fatalf("strict: %d records, %v; tolerant: %d, %v", len(strict), err, len(tolerant), terr)
 		}
+		if listed, lerr := list(bytes.NewReader(in), false); err == nil && (lerr != nil || len(listed) != len(strict)) {
+			t.Fatalf("strict: %d records; listed: %d, %v", len(strict), len(listed), lerr)
+		}
 		for i, s := range strict {
 			if l := tolerant[i]; s.block != l.block || s.Offset != l.Offset || !slices.Equal(s.Header, l.Header) || int64(len(s.block)) != s.Length {
 				t.Fatalf("record %d: strict %+v, tolerant %+v", i, s, l)
@@ -87,8 +97,8 @@ func FuzzRoundTrip(f *testing.F) {
 			return
 		}
 		var buf bytes.Buffer
-		w := NewWriter(&buf, WriterOptions{Plain: true})
-		ours := !bytes.HasPrefix(in, []byte(gzipHead[:2]))
+		w := NewWriter(&buf, WriterOptions{Compression: Plain})
+		ours := !bytes.HasPrefix(in, []byte(gzipHead[:2])) && !bytes.HasPrefix(in, []byte(zstdMagic)) && !isSkippable(in)
 		for _, g := range all {
 			w.opts.Version = g.Version
 			if err := w.WriteRecord(g.Header, strings.NewReader(g.block), g.Length); err != nil {
@@ -110,6 +120,37 @@ func FuzzRoundTrip(f *testing.F) {
 			if !slices.Equal(g.Header, all[i].Header) || g.block != all[i].block {
 				t.Fatalf("%+v became %+v", all[i], g)
 			}
+		}
+	})
+}
+
+// FuzzWriter: what is written in any form reads back equal, in full and skipped.
+func FuzzWriter(f *testing.F) {
+	f.Add("X", "value", []byte("block"), uint32(0), uint8(0))
+	f.Add("WARC-Type", "response", []byte("compressible "), uint32(100_000), uint8(1))
+	f.Add("WARC-Type", "response", []byte{}, uint32(0), uint8(2))
+	f.Add("WARC-Type", "response", noise(3000), uint32(200_000), uint8(3))
+	f.Add("WARC-Type", "response", noise(300), uint32(600_000), uint8(4))
+	d := testDictionary(f)
+	all := []WriterOptions{{}, {SkipLengths: true}, {Compression: Zstd}, {Compression: Zstd, Dictionary: d}, {Compression: Plain}}
+	f.Fuzz(func(t *testing.T, name, value string, piece []byte, size uint32, form uint8) {
+		opts := all[int(form)%len(all)]
+		block := bytes.Repeat(piece, 1+int(size%1_000_000)/(1+len(piece)))
+		var buf bytes.Buffer
+		w := NewWriter(&buf, opts)
+		h := Header{{name, value}}
+		if strings.EqualFold(name, "Content-Length") || w.WriteRecord(h, bytes.NewReader(block), int64(len(block))) != nil {
+			return
+		}
+		if err := w.WriteRecord(h, bytes.NewReader(piece), int64(len(piece))); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readAll(bytes.NewReader(buf.Bytes()), true)
+		if err != nil || len(got) != 2 || got[0].block != string(block) || got[1].block != string(piece) || got[0].Header[0] != h[0] {
+			t.Fatalf("%+v: %d records, %v", opts, len(got), err)
+		}
+		if listed, err := list(bytes.NewReader(buf.Bytes()), false); err != nil || len(listed) != 2 || listed[1].Offset != got[1].Offset {
+			t.Fatalf("%+v: listed %d records, %v", opts, len(listed), err)
 		}
 	})
 }

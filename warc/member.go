@@ -161,6 +161,25 @@ func AppendMemberStart(dst, header []byte) []byte {
 	return w.b
 }
 
+// AppendSkippableStart is [AppendMemberStart] with skip lengths in the head; see
+// [WriterOptions]. Deflate has described the block by d and has written packed
+// octets for it.
+func AppendSkippableStart(dst, header []byte, d Deflated, packed int64) []byte {
+	from := len(dst)
+	w := bitWriter{b: appendSkipHead(slices.Grow(dst, skipSize+len(header)))}
+	w.blocks(header, &ofRecords)
+	w.stored(0, false)
+	member, content := int64(len(w.b)-from)+packed+memberEnd, int64(len(header))+d.Size
+	if !fitsSkip(member, content) {
+		return AppendMemberStart(w.b[:from], header)
+	}
+	setSkipLengths(w.b[from:], member, content)
+	return w.b
+}
+
+// memberEnd is how many bytes AppendMemberEnd appends.
+const memberEnd = 8
+
 func memberStart(dst, header []byte) bitWriter {
 	w := bitWriter{b: append(dst, gzipHead...)}
 	w.blocks(header, &ofRecords)

@@ -14,16 +14,20 @@ import (
 
 // The rules that a [Reader] finds broken.
 const (
-	RuleMember  = "member"  // gzip is damaged; when Strict: a member is not one record
+	RuleMember  = "member"  // a gzip member or zstd frame is damaged; when Strict: it is not one record
 	RuleVersion = "version" // a record does not start with a version that can be read
 	RuleHeader  = "header"  // the named fields
 	RuleLength  = "length"  // Content-Length is missing, no number, or more than there is
 	RuleEnd     = "end"     // no CRLF CRLF behind the block; only when Strict
 )
 
+// ErrHalfEnd is wrapped by an error of [RuleEnd] about a record with nothing
+// behind its block but one CR LF, and the end of the input or of a member.
+var ErrHalfEnd = errors.New("behind the block there is only one CR LF, not CR LF CR LF")
+
 // An Error says that the input is not a WARC file, or damaged.
 type Error struct {
-	Offset int64  // of the record, or of the gzip member it is in, in bytes of the input
+	Offset int64  // of the record, or of the gzip member or zstd frame it is in, in bytes of the input
 	Rule   string // which of the rules is broken
 	Err    error  // how
 }
@@ -39,7 +43,11 @@ type Record struct {
 	Version Version
 	Header  Header
 	Length  int64 // octets of the block, from Content-Length
-	Offset  int64 // bytes of the input before the record or the gzip member in which it starts
+	Offset  int64 // bytes of the input before the record, or the gzip member or zstd frame in which it starts
+
+	// Raw is the header as it is in the input, from the version line to the
+	// empty line, with what a Reader forgives.
+	Raw []byte
 }
 
 // Type returns WARC-Type, in lower case.
@@ -65,19 +73,38 @@ func (r *Record) Date() (time.Time, error) { return ParseDate(r.Header.Get("WARC
 // A Reader reads the records of a WARC file one after the other. Next goes to
 // the next record, Read reads its block. It is not safe for concurrent use.
 //
-// The input is plain or gzip, as its first two bytes say. By default a Reader
+// The input is plain, gzip or zstd, as its first bytes say. By default a Reader
 // forgives what does not hide where a record ends: lines that end in LF alone,
 // lines without a colon, line ends missing or too many between records, gzip
-// members that hold more or less than one record.
+// members and zstd frames that hold more than one record, gzip members that hold
+// less (a record may have several zstd frames).
+//
+// What is left of a block when Next is called is skipped, where that can be done,
+// and not checked then, neither for its length nor for the checksum around it:
+// the rest of a zstd frame that ends with the record; and where the input is an
+// [io.ReaderAt] and [io.Seeker], as a file is, the rest of a gzip member with skip
+// lengths (see [WriterOptions]), unless they are in contradiction to the record
+// or to what is where they point to, and a plain block with CRLF CRLF behind it.
+// A strict Reader skips nothing.
 type Reader struct {
-	// Strict makes all this an error. It is set before the first Next.
+	// Strict makes all this an error, and so it does what the IIPC text demands
+	// of zstd frames: content size, checksum, dictionary id. It is set before
+	// the first Next.
 	Strict bool
 
+	// Dictionary is that of the file, where the input is not its start; see
+	// [ReadDictionary]. It is set before the first Next.
+	Dictionary *Dictionary
+
+	src    io.Reader
 	count  countingReader
 	raw    *bufio.Reader // over count
-	gz     *gzip.Reader  // over raw; nil: plain, or nothing was read yet
-	in     *bufio.Reader // what is parsed: over gz, or raw itself
-	member int64         // offset of the gzip member that in is in
+	gz     *gzip.Reader  // over raw; nil: no gzip, or nothing was read yet
+	zs     *frameReader  // over raw; nil: no zstd, or nothing was read yet
+	out    decodedReader // over gz or zs
+	in     *bufio.Reader // what is parsed: over out, or raw itself
+	member int64         // offset of the gzip member or zstd frame that in is in
+	sl     skipLengths   // of the member
 	rec    Record
 	left   int64 // octets of the block that were not read
 	inside bool  // a record was begun and not ended
@@ -86,7 +113,7 @@ type Reader struct {
 
 // NewReader returns a Reader of r, which needs no buffering.
 func NewReader(r io.Reader) *Reader {
-	z := &Reader{count: countingReader{r: r}}
+	z := &Reader{src: r, count: countingReader{r: r}}
 	z.raw = bufio.NewReaderSize(&z.count, 64<<10)
 	return z
 }
@@ -152,7 +179,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 }
 
 // blockError makes of an error in the block what Read returns, nil where
-// reading goes on in the next gzip member.
+// reading goes on in the next gzip member or zstd frame.
 func (r *Reader) blockError(err error) error {
 	if err == io.EOF {
 		if err = r.moreMembers(); err == nil {
@@ -166,6 +193,11 @@ func (r *Reader) blockError(err error) error {
 }
 
 func (r *Reader) next() error {
+	if r.inside && r.left > 0 && !r.Strict {
+		if err := r.skip(); err != nil {
+			return err
+		}
+	}
 	for r.inside && r.left > 0 {
 		n, err := r.in.Discard(int(min(r.left, 1<<30)))
 		r.left -= int64(n)
@@ -194,16 +226,16 @@ func (r *Reader) startRecord() error {
 			return err
 		}
 	}
-	r.rec = Record{Offset: r.InputOffset()}
+	r.rec = Record{Offset: r.InputOffset(), Raw: r.rec.Raw[:0]}
 	for {
-		if r.gz != nil {
+		if r.compressed() {
 			r.rec.Offset = r.member
 		}
 		b, err := r.in.Peek(1)
 		switch {
 		case err == nil && !r.Strict && (b[0] == '\r' || b[0] == '\n'):
 			r.in.Discard(1) // cannot fail: it was peeked
-			if r.gz == nil {
+			if !r.compressed() {
 				r.rec.Offset++
 			}
 			continue
@@ -212,13 +244,13 @@ func (r *Reader) startRecord() error {
 			return nil
 		case err != io.EOF:
 			return r.inputError(err)
-		case r.gz == nil:
+		case !r.compressed():
 			return io.EOF
 		}
 		if err := r.nextMember(); err != nil {
 			return err
 		}
-		if r.Strict {
+		if r.Strict && r.gz != nil {
 			r.rec.Offset = r.member
 			if _, err := r.in.Peek(1); err == io.EOF {
 				return r.broken(RuleMember, errors.New("a gzip member is empty"))
@@ -227,83 +259,59 @@ func (r *Reader) startRecord() error {
 	}
 }
 
-func (r *Reader) sniff() error {
-	magic, err := r.raw.Peek(2)
-	if err != nil && err != io.EOF {
-		return r.inputError(err)
-	}
-	if string(magic) != gzipHead[:2] {
-		r.in = r.raw
-		return nil
-	}
-	r.gz = new(gzip.Reader)
-	r.in = bufio.NewReaderSize(nil, 32<<10)
-	return r.nextMember()
-}
-
-// nextMember goes to the next gzip member. It returns io.EOF when there is none.
-func (r *Reader) nextMember() error {
-	r.member = r.InputOffset()
-	if !r.inside {
-		r.rec.Offset = r.member
-	}
-	err := r.gz.Reset(r.raw)
-	if err == io.EOF {
-		return io.EOF
-	}
-	if err != nil {
-		return r.inputError(err)
-	}
-	r.gz.Multistream(false)
-	r.in.Reset(r.gz)
-	return nil
-}
-
-// moreMembers is called at the end of the input or of a gzip member within a
-// record. It goes to the next member if it may, and else returns io.EOF. A
-// member that starts another record is not taken for a part of this one.
-func (r *Reader) moreMembers() error {
-	if r.gz == nil || r.Strict {
-		return io.EOF
-	}
-	if err := r.nextMember(); err != nil {
-		return err
-	}
-	if start, _ := r.in.Peek(len("WARC/")); string(start) == "WARC/" {
-		return io.EOF
-	}
-	return nil
-}
-
 // endRecord checks what is behind the block.
 func (r *Reader) endRecord() error {
-	r.inside = false
 	if !r.Strict {
+		r.inside = false
 		return r.skipLineEnds()
 	}
-	end, err := r.in.Peek(len(recordEnd))
-	if err != nil && err != io.EOF {
-		return r.inputError(err)
+	end, err := r.readEnd()
+	r.inside = false
+	if err != nil {
+		return err
 	}
-	if string(end) != recordEnd {
+	switch {
+	case string(end) == recordEnd:
+	case string(end) == recordEnd[:2]:
+		return r.broken(RuleEnd, ErrHalfEnd)
+	default:
 		return r.broken(RuleEnd, fmt.Errorf("behind the block there is %q, not CR LF CR LF", end))
 	}
-	r.in.Discard(len(recordEnd)) // cannot fail: it was peeked
-	if r.gz == nil {
+	if !r.compressed() {
 		return nil
 	}
 	_, err = r.in.Peek(1)
 	if err == nil {
-		return r.broken(RuleMember, errors.New("the gzip member goes on behind the record"))
+		return r.broken(RuleMember, fmt.Errorf("the %s goes on behind the record", r.memberName()))
 	}
 	if err != io.EOF {
 		return r.inputError(err)
 	}
-	return nil
+	return r.checkSkipLengths()
 }
 
-// skipLineEnds leaves the end of a gzip member behind, so that it is checked,
-// but does not go to the next.
+// readEnd reads the end of a record.
+func (r *Reader) readEnd() (end []byte, err error) {
+	for len(end) < len(recordEnd) {
+		b, err := r.in.ReadByte()
+		if err == io.EOF {
+			if err = r.moreMembers(); err == io.EOF {
+				return end, nil
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, r.inputError(err)
+		}
+		end = append(end, b)
+	}
+	return end, nil
+}
+
+// skipLineEnds leaves the end of a gzip member or zstd frame behind, so that it is
+// checked, but does not go to the next.
 func (r *Reader) skipLineEnds() error {
 	for {
 		b, err := r.in.Peek(1)
@@ -382,6 +390,7 @@ func (r *Reader) readLine(budget *int) (string, error) {
 		}
 		line = append(line, part...)
 		if err == nil {
+			r.rec.Raw = append(r.rec.Raw, line...)
 			return string(line), nil
 		}
 		if err == io.EOF {
@@ -458,15 +467,4 @@ func (r *Reader) contentLength() (int64, error) {
 
 func (r *Reader) broken(rule string, err error) error {
 	return &Error{Offset: r.rec.Offset, Rule: rule, Err: err}
-}
-
-// inputError tells an error of the input from damaged gzip.
-func (r *Reader) inputError(err error) error {
-	if r.count.err != nil {
-		return fmt.Errorf("warc: reading at offset %d: %w", r.count.n, r.count.err)
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return r.broken(RuleMember, fmt.Errorf("the gzip member is damaged: %w", err))
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress"
 )
 
@@ -57,7 +58,8 @@ type storedMember struct {
 	last    bool  // it is the last one
 	ended   bool  // ready is the end of the member
 	crc     uint32
-	size    int64 // octets of the record
+	xx      *xxhash.Digest // not nil: it is a zstd frame
+	size    int64          // octets of the record
 }
 
 // StoredMember returns a gzip member to read: of the header of a record, and of
@@ -66,29 +68,70 @@ type storedMember struct {
 // [Compresses] says no of. A payload that is too short is an
 // [io.ErrUnexpectedEOF].
 func StoredMember(header, head []byte, payload io.Reader, size int64) io.Reader {
+	return newStoredMember(header, head, payload, size, false)
+}
+
+// SkippableStoredMember is [StoredMember] with skip lengths in the head; see
+// [WriterOptions].
+func SkippableStoredMember(header, head []byte, payload io.Reader, size int64) io.Reader {
+	return newStoredMember(header, head, payload, size, true)
+}
+
+func newStoredMember(header, head []byte, payload io.Reader, size int64, skipLengths bool) *storedMember {
 	m := &storedMember{
 		payload: payload,
 		rest:    size,
 		crc:     crc32.Update(crc32.ChecksumIEEE(header), crc32.IEEETable, head),
 		size:    int64(len(header)+len(head)+len(recordEnd)) + size,
 	}
-	w := memberStart(make([]byte, 0, len(gzipHead)+len(header)+len(head)), header)
+	dst := make([]byte, 0, skipSize+len(header)+len(head))
+	if !skipLengths {
+		w := memberStart(dst, header)
+		w.blocks(head, &ofMessages)
+		m.begin(w)
+		return m
+	}
+	w := bitWriter{b: appendSkipHead(dst)}
+	w.blocks(header, &ofRecords)
 	w.blocks(head, &ofMessages)
 	m.begin(w)
+	further := max(0, (size-1)/int64(pieceSize)) * (1 + 4) // heads of stored blocks
+	length := int64(len(m.ready)) + size + further + int64(len(recordEnd)) + memberEnd
+	if !fitsSkip(length, m.size) {
+		return newStoredMember(header, head, payload, size, false)
+	}
+	setSkipLengths(m.ready, length, m.size)
 	return m
 }
 
 // begin begins a stored block. It is the last one when the end of the record
 // fits into it too.
 func (m *storedMember) begin(w bitWriter) {
-	m.block = min(m.rest, int64(pieceSize))
+	piece := pieceSize
+	if m.xx != nil {
+		piece = maxBlock - len(recordEnd)
+	}
+	m.block = min(m.rest, int64(piece))
 	m.last = m.block == m.rest
 	n := int(m.block)
 	if m.last {
 		n += len(recordEnd)
 	}
+	if m.xx != nil {
+		m.ready = rawBlock(w.b, n, m.last)
+		return
+	}
 	w.stored(n, m.last)
 	m.ready = w.b
+}
+
+// sum takes octets of the record into the checksum.
+func (m *storedMember) sum(p []byte) {
+	if m.xx != nil {
+		m.xx.Write(p) // never fails
+	} else {
+		m.crc = crc32.Update(m.crc, crc32.IEEETable, p)
+	}
 }
 
 func (m *storedMember) Read(p []byte) (n int, err error) {
@@ -108,7 +151,7 @@ func (m *storedMember) Read(p []byte) (n int, err error) {
 		return n, nil
 	}
 	n, err = m.payload.Read(p[:min(int64(len(p)), m.block)])
-	m.crc = crc32.Update(m.crc, crc32.IEEETable, p[:n])
+	m.sum(p[:n])
 	m.block -= int64(n)
 	m.rest -= int64(n)
 	if err == io.EOF {
@@ -120,11 +163,15 @@ func (m *storedMember) Read(p []byte) (n int, err error) {
 }
 
 // end makes ready the end of the record and that of the member (RFC 1952
-// §2.3.1).
+// §2.3.1) or frame (RFC 8878 §3.1.1).
 func (m *storedMember) end() {
 	m.ready = append(m.ready[:0], recordEnd...)
-	m.crc = crc32.Update(m.crc, crc32.IEEETable, m.ready)
+	m.sum(m.ready)
+	m.ended = true
+	if m.xx != nil {
+		m.ready = binary.LittleEndian.AppendUint32(m.ready, uint32(m.xx.Sum64()))
+		return
+	}
 	m.ready = binary.LittleEndian.AppendUint32(m.ready, m.crc)
 	m.ready = binary.LittleEndian.AppendUint32(m.ready, uint32(m.size))
-	m.ended = true
 }

@@ -15,8 +15,8 @@ const groupWindow = 1024
 // writer finished: of whole records, as a strict [Reader] sees them, and of
 // whole groups. A record belongs to a group with those that it names in
 // WARC-Concurrent-To; when one of them is not in the prefix, neither is the
-// record. In a file without gzip, and so without checksums, the block has to
-// agree with its WARC-Block-Digest.
+// record. In a plain file, which has no checksums, the block has to agree with
+// its WARC-Block-Digest.
 //
 // What comes after the prefix is not an error; only errors of r are. Memory is
 // bounded whatever the input.
@@ -50,7 +50,7 @@ var errDigest = errors.New("warc: the block does not agree with its digest")
 // checkBlock reads the block to its end, through buf.
 func (r *Reader) checkBlock(buf []byte) error {
 	want, err := ParseDigest(r.rec.Header.Get("WARC-Block-Digest"))
-	if err != nil || r.gz != nil {
+	if err != nil || r.compressed() {
 		_, err := io.Copy(io.Discard, r)
 		return err
 	}

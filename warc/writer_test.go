@@ -10,7 +10,7 @@ import (
 )
 
 func TestWriter(t *testing.T) {
-	for _, opts := range []WriterOptions{{}, {Version: V1_0}, {Plain: true}, {Version: V1_0, Plain: true}} {
+	for _, opts := range []WriterOptions{{}, {Version: V1_0}, {Compression: Plain}, {Version: V1_0, Compression: Plain}, {SkipLengths: true}, {Compression: Zstd}, {Version: V1_0, Compression: Zstd, Dictionary: testDictionary(t)}} {
 		var buf bytes.Buffer
 		w := NewWriter(&buf, opts)
 		h := Header{{"WARC-Type", "response"}, {"WARC-Record-ID", "<a:1>"}}
@@ -34,7 +34,7 @@ func TestWriter(t *testing.T) {
 		if got := all[1]; !slices.Equal(got.Header, want) || got.Version != opts.Version.orDefault() {
 			t.Errorf("%+v: %+v", opts, got)
 		}
-		if opts.Plain != bytes.HasPrefix(buf.Bytes(), []byte("WARC/1.")) {
+		if (opts.Compression == Plain) != bytes.HasPrefix(buf.Bytes(), []byte("WARC/1.")) {
 			t.Errorf("%+v: starts with %q", opts, buf.Bytes()[:10])
 		}
 		if good, err := Whole(&buf); err != nil || good != all[len(all)-1].end {
@@ -44,8 +44,8 @@ func TestWriter(t *testing.T) {
 }
 
 func TestWriterErrors(t *testing.T) {
-	for _, plain := range []bool{false, true} {
-		w := NewWriter(io.Discard, WriterOptions{Plain: plain})
+	for _, opts := range []WriterOptions{{}, {Compression: Plain}, {Compression: Zstd}, {SkipLengths: true}} {
+		w := NewWriter(io.Discard, opts)
 		if err := w.WriteRecord(Header{{"a b", ""}}, nil, 0); err == nil {
 			t.Error("wrote a bad header")
 		}
@@ -60,8 +60,12 @@ func TestWriterErrors(t *testing.T) {
 			t.Error("a short block is no error, or not a final one")
 		}
 		boom := errors.New("boom")
-		for n := range 3 {
-			w = NewWriter(&failingWriter{n, boom}, WriterOptions{Plain: plain})
+		writes := 3
+		if opts.Compression == Zstd {
+			writes = 1
+		}
+		for n := range writes {
+			w = NewWriter(&failingWriter{n, boom}, opts)
 			if err := w.WriteRecord(nil, strings.NewReader("x"), 1); !errors.Is(err, boom) || !errors.Is(w.WriteRecord(nil, nil, 0), boom) {
 				t.Errorf("after %d writes: %v", n, err)
 			}

@@ -1,0 +1,45 @@
+package recorder
+
+import "io"
+
+// A record is read once, into its file.
+type record struct {
+	start, end []byte // that have not been read
+	block      io.Reader
+	size       int64 // of what has been read
+	late       *io.PipeReader
+}
+
+func (r *record) Read(p []byte) (n int, err error) {
+	switch {
+	case len(r.start) > 0:
+		n = copy(p, r.start)
+		r.start = r.start[n:]
+	case r.block != nil:
+		if n, err = r.block.Read(p); err == io.EOF {
+			r.block, err = nil, nil
+		}
+	case len(r.end) > 0:
+		n = copy(p, r.end)
+		r.end = r.end[n:]
+	default:
+		err = io.EOF
+	}
+	r.size += int64(n)
+	return n, err
+}
+
+func (r *record) close() {
+	if r.late != nil {
+		r.late.Close()
+	}
+}
+
+// late is a record that write makes while it is read.
+func late(start []byte, write func(io.Writer) error) *record {
+	r, w := io.Pipe()
+	go func() { // ends when all has been read, or when the record is closed
+		w.CloseWithError(write(w))
+	}()
+	return &record{start: start, block: r, late: r}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,12 +20,12 @@ type entry struct {
 	raw     func([]byte) []byte // changes the finished member
 }
 
-// An archive is two files full of entries.
+// An archive is some files full of entries. The last, c, is a record in segments.
 type archive struct {
-	opts  warc.WriterOptions
-	a, b  []*entry
-	names [2]string
-	algo  warc.Algorithm
+	opts       warc.WriterOptions
+	a, b, c, d []*entry
+	names      [4]string
+	algo       warc.Algorithm
 }
 
 func id(n string) string {
@@ -66,9 +67,9 @@ func (ar *archive) exchange(file *[]*entry, n, uri, request, requestBody, typ, r
 
 // good is an archive with everything that we write, and more.
 func good(opts warc.WriterOptions, algo warc.Algorithm) *archive {
-	ar := &archive{opts: opts, algo: algo, names: [2]string{"a.warc.gz", "b.warc.gz"}}
-	if opts.Plain {
-		ar.names = [2]string{"a.warc", "b.warc"}
+	ar := &archive{opts: opts, algo: algo, names: [4]string{"a.warc.gz", "b.warc.gz", "c.warc.gz", "d.warc.gz"}}
+	if opts.Compression == warc.Plain {
+		ar.names = [4]string{"a.warc", "b.warc", "c.warc", "d.warc"}
 	}
 	info := func(file *[]*entry, n, name string) {
 		ar.add(file, "warcinfo", n, "", "software: test\r\nformat: WARC\r\n", "", "WARC-Filename", name, "Content-Type", "application/warc-fields")
@@ -84,7 +85,7 @@ func good(opts warc.WriterOptions, algo warc.Algorithm) *archive {
 	ar.add(&ar.a, "metadata", "61", uri, "via: http://example.org/\r\n", "", "WARC-Concurrent-To", id("12"), "Content-Type", "application/warc-fields")
 	ar.add(&ar.a, "resource", "62", "dns:example.org", "20260101000000\n", "20260101000000\n", "WARC-Payload-Digest", "*", "Content-Type", "text/dns")
 	ar.add(&ar.a, "conversion", "63", uri, "text", "text", "WARC-Payload-Digest", "*", "WARC-Refers-To", id("12"), "Content-Type", "text/plain")
-	ar.add(&ar.a, "something-new", "64", uri, "?", "")
+	ar.add(&ar.a, "something-new", "64", uri, "?", "", "Content-Type", "text/plain")
 
 	info(&ar.b, "01", ar.names[1])
 	const uri6 = "http://[2001:db8::1]:8080/x?[0]"
@@ -93,8 +94,11 @@ func good(opts warc.WriterOptions, algo warc.Algorithm) *archive {
 	ar.exchange(&ar.b, "8", uri, get, "", "revisit", "HTTP/1.1 304 Not Modified\r\n\r\n", "", "WARC-Profile", opts.Version.NotModifiedProfile())
 	ar.exchange(&ar.b, "9", uri, get, "", "response", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n", "")
 	ar.exchange(&ar.b, "a", uri, get, "", "response", "HTTP/1.0 200 OK\nX: \xe4\n\n"+strings.Repeat("until close ", 6_000), strings.Repeat("until close ", 6_000))
-	ar.add(&ar.b, "response", "b1", uri, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nwiki", "wikipedia", "Content-Type", httpResponse, "WARC-Segment-Number", "1", "WARC-Payload-Digest", "*")
-	ar.add(&ar.b, "continuation", "b2", uri, "pedia", "", "WARC-Segment-Number", "2", "WARC-Segment-Origin-ID", id("b1"), "WARC-Segment-Total-Length", "49")
+	info(&ar.c, "02", ar.names[2])
+	ar.add(&ar.c, "response", "b1", uri, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nwi", "wikipedia", "Content-Type", httpResponse, "WARC-Segment-Number", "1", "WARC-Payload-Digest", "*")
+	info(&ar.d, "03", ar.names[3])
+	ar.add(&ar.d, "continuation", "b2", uri, "kiped", "", "WARC-Segment-Number", "2", "WARC-Segment-Origin-ID", id("b1"))
+	ar.add(&ar.d, "continuation", "b3", uri, "ia", "", "WARC-Segment-Number", "3", "WARC-Segment-Origin-ID", id("b1"), "WARC-Segment-Total-Length", "47")
 	return ar
 }
 
@@ -103,7 +107,7 @@ func (ar *archive) write(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	var paths []string
-	for i, entries := range [][]*entry{ar.a, ar.b} {
+	for i, entries := range [][]*entry{ar.a, ar.b, ar.c, ar.d} {
 		var file bytes.Buffer
 		for _, e := range entries {
 			file.Write(ar.encode(t, e))
@@ -139,7 +143,7 @@ func (ar *archive) encode(t *testing.T, e *entry) []byte {
 
 // get returns the entry of that id.
 func (ar *archive) get(n string) *entry {
-	for _, e := range append(append([]*entry(nil), ar.a...), ar.b...) {
+	for _, e := range slices.Concat(ar.a, ar.b, ar.c, ar.d) {
 		if e.h.Get("WARC-Record-ID") == id(n) {
 			return e
 		}

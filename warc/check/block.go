@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"hash"
 	"strings"
@@ -14,6 +15,7 @@ import (
 type block struct {
 	digest  *digest
 	payload *digest
+	raw     *digest  // of what is behind the head of a message, with its chunk framing
 	message *message // nil: the payload is the block
 	text    *bytes.Buffer
 }
@@ -21,22 +23,37 @@ type block struct {
 // maxText bounds a block of application/warc-fields that is looked into.
 const maxText = 1 << 20
 
-func newBlock(r *Record) *block {
-	b := &block{digest: newDigest(r.Header.Get("WARC-Block-Digest")), payload: newDigest(r.Header.Get("WARC-Payload-Digest"))}
+func newBlock(r *Record, p Profile) *block {
+	payload := r.Header.Get("WARC-Payload-Digest")
+	b := &block{digest: newDigest(r.Header.Get("WARC-Block-Digest")), payload: newDigest(payload)}
 	switch content := mediaType(r.Header.Get("Content-Type")); {
-	case content == "application/http" && r.is(warc.TypeRequest, warc.TypeResponse, warc.TypeRevisit):
-		b.message = &message{request: r.Type == warc.TypeRequest}
+	case r.isMessage(content):
+		b.message = &message{request: r.Type == warc.TypeRequest, anyVersion: p == Standard}
+		b.raw = newDigest(payload)
 	case content == "application/warc-fields" && r.BlockSize <= maxText:
 		b.text = new(bytes.Buffer)
 	}
 	return b
 }
 
+// isMessage reports whether the block is an HTTP message (§6.3.2, §6.5.2, §6.7).
+func (r *Record) isMessage(content string) bool {
+	switch {
+	case !r.is(warc.TypeRequest, warc.TypeResponse, warc.TypeRevisit):
+		return false
+	case content == "application/http":
+		return true
+	case content == "message/http":
+		return r.Type == warc.TypeRevisit
+	}
+	return content == "" && isHTTP(r.TargetURI) && r.BlockSize > 0
+}
+
 func (b *block) write(p []byte) {
 	b.digest.write(p)
 	switch {
 	case b.message != nil:
-		b.message.write(p, b.payload)
+		b.message.write(p, b.payload, b.raw)
 		return
 	case b.text != nil:
 		b.text.Write(p)
@@ -58,10 +75,26 @@ func newDigest(value string) *digest {
 	if value == "" {
 		return d
 	}
-	if d.want, d.err = warc.ParseDigest(value); d.err == nil {
+	if d.want, d.err = parseDigest(value); d.err == nil {
 		d.hash = d.want.Algorithm.New()
 	}
 	return d
+}
+
+// parseDigest understands a digest, also in Base64, which the standard does not
+// rule out: RFC 3548, to which WARC 1.0 refers, has it beside the others.
+func parseDigest(value string) (warc.Digest, error) {
+	d, err := warc.ParseDigest(value)
+	label, sum, _ := strings.Cut(value, ":")
+	a, unknown := warc.ParseAlgorithm(label)
+	if err == nil || unknown != nil {
+		return d, err
+	}
+	sum = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(sum, "="))
+	if b, err := base64.RawStdEncoding.DecodeString(sum); err == nil && len(b) == a.New().Size() {
+		return warc.Digest{Algorithm: a, Sum: b}, nil
+	}
+	return d, err
 }
 
 func (d *digest) write(p []byte) {
@@ -71,171 +104,139 @@ func (d *digest) write(p []byte) {
 	}
 }
 
-func (p *Report) digest(r *Record, d *digest, rule string) {
+// got returns what the digest really is. It is called when there is a hash.
+func (d *digest) got() warc.Digest {
+	return warc.Digest{Algorithm: d.want.Algorithm, Sum: d.hash.Sum(nil)}
+}
+
+// form checks how a digest is written.
+func (f *file) form(r *Record, d *digest, field string) {
 	switch {
 	case d.value == "":
 	case errors.Is(d.err, warc.ErrUnknownAlgorithm):
-		p.add(r, rule, "cannot be checked: %v", d.err)
+		f.addField(r, RuleDigestUnknown, field, "%s cannot be checked: %s", field, reason(d.err))
 	case d.err != nil:
-		p.add(r, RuleDigestForm, "%v", d.err)
+		f.addField(r, RuleDigestForm, field, "%s: %s", field, reason(d.err))
 	case d.want.String() != d.value:
-		p.add(r, RuleDigestForm, "%s should be written %s", d.value, d.want)
-	}
-	if d.hash == nil {
-		return
-	}
-	if got := (warc.Digest{Algorithm: d.want.Algorithm, Sum: d.hash.Sum(nil)}); !got.Equal(d.want) {
-		p.add(r, rule, "%s is written, but it is %s, of %d octets", d.value, got, d.size)
+		f.add(r, RuleDigestSpelling, "%s %s is usually written %s", field, d.value, d.want)
 	}
 }
 
+// reason is an error of package warc within a sentence.
+func reason(err error) string { return strings.TrimPrefix(err.Error(), "warc: ") }
+
 // block reports what was seen of the block.
-func (p *Report) block(r *Record, b *block) {
+func (f *file) block(r *Record, b *block) {
 	if b.digest.value == "" && r.is(warc.TypeRequest, warc.TypeResponse, warc.TypeRevisit) {
-		p.add(r, RuleDigestMissing, "WARC-Block-Digest is missing")
+		f.add(r, RuleDigestMissing, "WARC-Block-Digest is missing")
 	}
-	p.digest(r, b.digest, RuleBlockDigest)
+	f.form(r, b.digest, "WARC-Block-Digest")
+	if d := b.digest; d.hash != nil && !d.got().Equal(d.want) {
+		f.add(r, RuleBlockDigest, "WARC-Block-Digest is %s, but the block of %d octets has %s", d.value, d.size, d.got())
+	}
 	if b.text != nil {
-		p.warcFields(r, b.text.String())
+		f.warcFields(r, b.text.String())
 	}
 	r.PayloadSize = b.payload.size
 	if m := b.message; m != nil {
-		p.message(r, m)
+		f.message(r, m)
 	}
-	p.payload(r, b)
+	f.payload(r, b)
 }
 
-func (p *Report) payload(r *Record, b *block) {
+func (f *file) payload(r *Record, b *block) {
 	d := b.payload
 	if d.value == "" {
-		missing := r.is(warc.TypeResponse, warc.TypeRevisit) || r.Type == warc.TypeRequest && b.message != nil && d.size > 0
-		if missing {
-			p.add(r, RuleDigestMissing, "WARC-Payload-Digest is missing")
+		if r.Type == warc.TypeResponse || r.Type == warc.TypeRequest && b.message != nil && d.size > 0 {
+			f.add(r, RuleDigestMissing, "WARC-Payload-Digest is missing")
 		}
 		return
 	}
-	segment := r.Header.Get("WARC-Segment-Number") != ""
-	if r.Type == warc.TypeRevisit || segment {
-		d.hash = nil // it is of something else: the original, the whole
+	f.form(r, d, "WARC-Payload-Digest")
+	switch {
+	case b.message != nil && b.message.request && b.message.framing.Kind == http1.NoBody && f.options.Profile == Warctee:
+		f.add(r, RuleNoBody, "WARC-Payload-Digest is on a request without a body")
+	case r.Type == warc.TypeRevisit, r.segmented():
+		// It is of something else: the original, the whole.
+	case d.hash == nil, b.agrees(f.options.RawDigests):
+	case b.message == nil && !r.is(warc.TypeResource, warc.TypeConversion, warc.TypeWarcinfo, warc.TypeMetadata):
+		f.add(r, RuleNoPayload, "WARC-Payload-Digest is %s, but the block of %d octets has %s", d.value, d.size, d.got())
+	case b.message != nil && !b.message.parsed:
+		// There is no telling where the payload is, which is reported.
+	default:
+		f.add(r, RulePayloadDigest, "%s", b.disagreement())
 	}
-	if b.message != nil && b.message.request && b.message.framing.Kind == http1.NoBody {
-		p.add(r, RulePayloadDigest, "on a request without a body")
-		return
-	}
-	p.digest(r, d, RulePayloadDigest)
 }
 
-func (p *Report) warcFields(r *Record, text string) {
+// agrees reports whether the payload digest is right. Where the chunk framing is
+// none, the octets as they are count too: nobody could remove it.
+func (b *block) agrees(raw bool) bool {
+	d := b.payload
+	return d.got().Equal(d.want) || b.rawAgrees() && (raw || b.message.bodyErr != nil || b.message.unframed())
+}
+
+func (b *block) rawAgrees() bool { return b.raw != nil && b.raw.got().Equal(b.raw.want) }
+
+// disagreement says how the payload digest is wrong.
+func (b *block) disagreement() string {
+	d := b.payload
+	s := "WARC-Payload-Digest is " + d.value + ", but the payload of " + octets(d.size) + " has " + d.got().String()
+	if b.rawAgrees() {
+		s += "; it is that of the body with its chunk framing, which --digest-compat raw accepts"
+	}
+	return s
+}
+
+func (f *file) warcFields(r *Record, text string) {
 	for line := range strings.Lines(text) {
 		folded := line[0] == ' ' || line[0] == '\t'
 		name, _, colon := strings.Cut(line, ":")
 		if !strings.HasSuffix(line, "\r\n") || line != "\r\n" && !folded && (!colon || strings.ContainsAny(name, " \t")) {
-			p.add(r, RuleWarcFields, "the line %.80q is not `name: value` CR LF", line)
+			f.add(r, RuleWarcFields, "the line %.80q is not `name: value` CR LF", line)
 			return
 		}
 	}
 }
 
-// limits bound the memory that a head takes: a recording can be told to let heads
-// pass that are nearly as large, of which a URL and the fields may have 64 MiB.
-var limits = http1.Limits{Target: 65 << 20, Fields: 65 << 20, FieldCount: 65 << 20}
-
-// A message is an HTTP/1.x message that passes.
-type message struct {
-	request bool
-	head    []byte // as long as it is incomplete
-	parsed  bool
-	err     error // of the head
-	method  string
-	status  int
-	framing http1.Framing
-	body    *http1.Body
-	bodyErr error
-	extra   int64 // octets behind the end, or behind the error
-}
-
-// write takes the next octets of the block, and writes those of the entity
-// body to payload.
-func (m *message) write(p []byte, payload *digest) {
-	if m.err != nil {
-		return
-	}
-	if !m.parsed {
-		scanned := len(m.head)
-		m.head = append(m.head, p...)
-		n := http1.HeadLen(m.head, scanned)
-		if n == 0 {
-			if len(m.head) > limits.Head() {
-				m.err = errors.New("it is too long")
-			}
-			return
-		}
-		p = m.head[n:]
-		if m.parse(m.head[:n]); m.err != nil {
-			return
-		}
-		m.head = nil
-	}
-	for len(p) > 0 {
-		if m.body.Done() || m.bodyErr != nil {
-			m.extra += int64(len(p))
-			return
-		}
-		n, data, err := m.body.Next(p)
-		payload.write(data)
-		m.bodyErr = err
-		p = p[n:]
-	}
-}
-
-// parse understands the head. A response is taken for that of a GET: where
-// it answers a HEAD, there is no body to look at.
-func (m *message) parse(head []byte) {
-	m.parsed = true
-	if m.request {
-		q, err := limits.ParseRequest(head)
-		if m.err = err; err == nil {
-			m.method, m.framing = q.Method, q.Framing
-		}
-	} else {
-		s, err := http1.ParseResponse(head, "GET")
-		if m.err = err; err == nil {
-			m.status, m.framing = s.Status, s.Framing
-		}
-	}
-	m.body = http1.NewBody(m.framing, false)
-}
-
-func (p *Report) message(r *Record, m *message) {
+// message checks what the block says of its message.
+func (f *file) message(r *Record, m *message) {
 	r.Method, r.Status = m.method, m.status
 	if r.Type == warc.TypeRevisit && r.BlockSize == 0 {
 		return
 	}
-	truncated := r.Header.Get("WARC-Truncated") != ""
+	truncated := r.Header.Get("WARC-Truncated") != "" || r.segmented()
+	if m.interim != 0 {
+		f.add(r, RuleInterim, "the block starts with an interim response, %d", m.interim)
+	}
 	switch {
 	case m.err != nil:
-		p.add(r, RuleHTTPHead, "%v", m.err)
-		return
-	case !m.parsed && truncated && r.Type != warc.TypeRevisit:
+		f.add(r, RuleHTTPHead, "%v", m.err)
+		if !m.parsed {
+			return
+		}
+	case !m.parsed && (truncated && r.Type != warc.TypeRevisit || m.interim != 0):
 		return
 	case !m.parsed:
-		p.add(r, RuleHTTPHead, "the head has no end")
-		return
-	}
-	if r.Type != warc.TypeRequest && m.status < 200 && m.status != 101 {
-		p.add(r, RuleInterim, "the block starts with an interim response, %d", m.status)
+		f.add(r, RuleHTTPHead, "the head has no end")
 		return
 	}
 	switch {
 	case r.Type == warc.TypeRevisit:
 		if r.PayloadSize > 0 || m.extra > 0 || m.bodyErr != nil {
-			p.add(r, RuleHTTPBody, "a revisit has more than the head")
+			f.add(r, RuleHTTPBody, "a revisit has more than the head")
 		}
 	case m.bodyErr != nil && !truncated:
-		p.add(r, RuleHTTPBody, "%v, and the record is not marked as truncated", m.bodyErr)
+		f.add(r, RuleHTTPBody, "%v, and the record is not marked as truncated", m.bodyErr)
+	case m.unframed():
+		f.add(r, RuleHTTPBody, "the head says that the body is chunked, but it has no chunk framing")
 	case m.bodyErr == nil && m.extra > 0:
-		p.add(r, RuleHTTPBody, "%d octets are behind the end of the message", m.extra)
+		f.add(r, RuleHTTPBody, "%s behind the end of the message", octets(m.extra))
 	}
-	segment := r.Header.Get("WARC-Segment-Number") != ""
-	r.incomplete = !m.body.Done() && m.bodyErr == nil && m.framing.Kind != http1.UntilClose && !segment
+	r.incomplete = !m.body.Done() && m.bodyErr == nil && m.framing.Kind != http1.UntilClose && !truncated && !m.unframed()
+	if r.incomplete && (r.Type == warc.TypeRequest || r.Type == warc.TypeResponse && r.PayloadSize > 0) {
+		f.add(r, RuleTruncated, "%s", tooShort)
+		r.incomplete = false
+	}
 }
+
+const tooShort = "the HTTP body ends too early, and there is no WARC-Truncated"

@@ -13,8 +13,8 @@ func TestMessageInPieces(t *testing.T) {
 	} {
 		for i := range len(in) {
 			m, payload := new(message), newDigest("md5:"+strings.Repeat("0", 32))
-			m.write([]byte(in[:i]), payload)
-			m.write([]byte(in[i:]), payload)
+			m.write([]byte(in[:i]), payload, newDigest(""))
+			m.write([]byte(in[i:]), payload, newDigest(""))
 			if m.err != nil || m.bodyErr != nil || m.status != 200 || !m.body.Done() || m.extra != 1 || payload.size != 9 {
 				t.Errorf("%q, %q: %+v, payload of %d octets", in[:i], in[i:], m, payload.size)
 			}
@@ -32,14 +32,14 @@ func TestLargeHeads(t *testing.T) {
 		"reply":  "HTTP/1.1 200 OK\r\n" + fields + "Content-Length: 0\r\n\r\n",
 	} {
 		m := &message{request: name != "reply"}
-		m.write([]byte(head[:1<<20]), newDigest(""))
-		m.write([]byte(head[1<<20:]), newDigest(""))
+		m.write([]byte(head[:1<<20]), newDigest(""), newDigest(""))
+		m.write([]byte(head[1<<20:]), newDigest(""), newDigest(""))
 		if m.err != nil || !m.parsed {
 			t.Errorf("%s: %v", name, m.err)
 		}
 	}
 	m := &message{head: make([]byte, limits.Head(), limits.Head()+1)}
-	if m.write([]byte("x"), newDigest("")); m.err == nil {
+	if m.write([]byte("x"), newDigest(""), newDigest("")); m.err == nil {
 		t.Error("the memory for a head has no bound")
 	}
 }

@@ -1,219 +1,290 @@
 // Package check looks whether WARC files are right: not only readable, but as
-// ISO 28500 and docs/records.md say they are.
+// ISO 28500 says they are, or with the profile [Warctee] as docs/records.md
+// does. docs/check.md has the table of rules, which is [Rules].
 //
-// [Files] takes all files that belong together, since a revisit record may
-// refer to another file. It goes over them once and then over the records:
+// [Run] goes over the files once and hands out what it finds; it keeps no
+// records. What records say of each other is written down as small facts, which
+// an external sort brings together by the id that they are about:
 //
-//	file     warc.Reader, strict        members, lengths, line ends
+//	file     warc.Reader, strict        members, lengths, line ends; goes on behind damage
 //	record   fields                     which, how often, in which form
 //	block    digest, HTTP message       entity body, framing, payload digest
-//	records  links                      ids, concurrent, refers-to, warcinfo
+//	         facts ── sort by id ──┐
+//	links    unique, concurrent, refers-to, warcinfo, segments
 //
-// It is stricter than the standard where docs/records.md is: each file starts
-// with a warcinfo record which all others name, each response has a payload
-// digest, digests are in the usual form. A file that cannot be read any
-// further gives one finding, and what is behind it is not looked at.
+// All files that belong together should be given at once. [Files] is Run for
+// archives that are small enough to keep their records in memory.
 package check
 
 import (
-	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/warctee/warctee/warc"
 )
 
-// Rules that a finding can name, besides those of [warc.Error]. Sections are
-// those of WARC 1.1.
-const (
-	RuleOpen          = "open-file"      // the name still ends in .open
-	RuleCompression   = "compression"    // .gz in the name, and gzip in the file, or neither
-	RuleMandatory     = "mandatory"      // a field that the type must have (§5, §6)
-	RuleForbidden     = "forbidden"      // a field that the type must not have (§5)
-	RuleRepeated      = "repeated"       // a field twice that may be there once (§4)
-	RuleRecordID      = "record-id"      // an id that is not a URI in angle brackets (§5.2)
-	RuleUniqueID      = "unique-id"      // an id that another record has (§5.2)
-	RuleDate          = "date"           // form of WARC-Date (§5.4)
-	RuleTargetURI     = "target-uri"     // not a URI, or in more than one spelling (§5.8)
-	RuleIPAddress     = "ip-address"     // not in the form of RFC 5952 (§5.7)
-	RuleContentType   = "content-type"   // of HTTP messages and warcinfo (§5.6)
-	RuleTruncated     = "truncated"      // unknown reason, or missing where the block is incomplete (§5.13)
-	RuleProfile       = "profile"        // unknown WARC-Profile (§6.7)
-	RuleDigestForm    = "digest-form"    // label, base or case
-	RuleDigestMissing = "digest-missing" // of block or payload, of the records of an exchange
-	RuleBlockDigest   = "block-digest"   // wrong, or of an unknown algorithm (§5.9)
-	RulePayloadDigest = "payload-digest" // the same, or of a request without a body (§5.10)
-	RuleWarcFields    = "warc-fields"    // the block is not application/warc-fields
-	RuleHTTPHead      = "http-head"      // the head of the message cannot be understood
-	RuleHTTPBody      = "http-body"      // wrong framing, bytes behind the end, or a body in a revisit
-	RuleInterim       = "interim"        // a 1xx in place of the response
-	RuleWarcinfo      = "warcinfo"       // not first in its file, or WARC-Filename is another
-	RuleWarcinfoID    = "warcinfo-id"    // does not name a warcinfo earlier in the file (§5.14)
-	RuleConcurrentTo  = "concurrent-to"  // names nothing, not mutual, or records of two captures (§5.5)
-	RuleRefersTo      = "refers-to"      // a revisit of nothing, or of what is no original (§6.7)
-)
+// Options say how files are checked. The zero value is the default.
+type Options struct {
+	Profile Profile // default Standard
+
+	// RawDigests accepts payload digests over the chunk framing of HTTP/1.1,
+	// as some writers compute them.
+	RawDigests bool
+
+	// Complete says that all files of the archive are given: a record that is
+	// named and is in none of them is an error.
+	Complete bool
+
+	// MaxFindings bounds how many findings of a rule are handed out for each
+	// file, by default 100; what is above is counted. Below zero is no bound.
+	MaxFindings int
+
+	Jobs    int    // files that are read at the same time; default the number of CPUs
+	TempDir string // for what does not fit into memory; default os.TempDir
+
+	// Progress is called with the number of bytes that were read since the
+	// last call. It must be safe for concurrent use.
+	Progress func(bytes int64)
+
+	records func(*Record) // sees all records of a file in order; for Files
+}
+
+const defaultMaxFindings = 100
+
+func (o Options) withDefaults() Options {
+	if o.Profile == "" {
+		o.Profile = Standard
+	}
+	if o.MaxFindings == 0 {
+		o.MaxFindings = defaultMaxFindings
+	}
+	if o.Jobs <= 0 {
+		o.Jobs = runtime.GOMAXPROCS(0)
+	}
+	if o.TempDir == "" {
+		o.TempDir = os.TempDir()
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64) {}
+	}
+	return o
+}
 
 // A Finding is a rule broken somewhere.
 type Finding struct {
-	File    string // path, as given
-	Offset  int64  // of the record or its gzip member, in bytes
-	ID      string // of the record, where known
-	Rule    string
-	Message string
+	File     string   `json:"file"`           // path, as given
+	Offset   int64    `json:"offset"`         // of the record or its gzip member, in bytes
+	ID       string   `json:"id,omitempty"`   // of the record, where known
+	Type     string   `json:"type,omitempty"` // of the record, where known
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	Clause   string   `json:"clause"` // what the rule is in: WARC 1.1 §5.4
+	Message  string   `json:"message"`
 }
 
 func (f Finding) String() string {
-	return fmt.Sprintf("%s: offset %d: %s: %s %s", f.File, f.Offset, f.Rule, f.Message, f.ID)
-}
-
-// A Record is what was seen of a record.
-type Record struct {
-	File           string // path, as given
-	Offset, Length int64  // of the record or its gzip member in the file, in bytes
-	Version        warc.Version
-	Header         warc.Header
-	Type           string // lower-case
-	ID             string // with angle brackets
-	TargetURI      string // without
-	Date           string // as written
-	BlockSize      int64  // octets
-	PayloadSize    int64  // octets of the entity body; where there is no HTTP message, of the block
-	Method         string // of an HTTP request
-	Status         int    // of an HTTP response, also in a revisit
-
-	incomplete bool // the HTTP body ends before its framing says
-}
-
-// Block reads the block of the record from its file.
-func (r *Record) Block() ([]byte, error) {
-	f, err := os.Open(r.File)
-	if err != nil {
-		return nil, err
+	s := fmt.Sprintf("%s: offset %d: %s: %s: %s (%s)", f.File, f.Offset, f.Severity, f.Rule, f.Message, f.Clause)
+	if f.Type != "" || f.ID != "" {
+		s += strings.TrimRight(" "+f.Type, " ") + strings.TrimRight(" "+f.ID, " ")
 	}
-	defer f.Close()
-	z := warc.NewReader(io.NewSectionReader(f, r.Offset, r.Length))
-	if _, err := z.Next(); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.File, err)
-	}
-	return io.ReadAll(z)
+	return s
 }
 
-func (r *Record) is(types ...string) bool { return slices.Contains(types, r.Type) }
-
-// A Report is what [Files] found.
-type Report struct {
-	Findings []Finding // in order of files and offsets
-	Records  []Record  // in order of files and offsets
+// A Count is how often a rule was broken.
+type Count struct {
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	Findings int64    `json:"findings"`
+	Hidden   int64    `json:"hidden,omitempty"` // of these, how many were not handed out
 }
 
-func (p *Report) add(r *Record, rule, format string, args ...any) {
-	p.Findings = append(p.Findings, Finding{r.File, r.Offset, r.ID, rule, fmt.Sprintf(format, args...)})
+// A Summary tells of one file, or of all.
+type Summary struct {
+	File     string           `json:"file,omitempty"` // path as given; "" for all files
+	Bytes    int64            `json:"bytes"`          // of the file
+	Octets   int64            `json:"octets"`         // of blocks, without compression
+	Records  int64            `json:"records"`
+	Types    map[string]int64 `json:"types"`             // records by type
+	Errors   int64            `json:"errors"`            // also those not handed out
+	Warnings int64            `json:"warnings"`          // also those not handed out
+	Skipped  int64            `json:"skipped,omitempty"` // bytes that no record was found in, because of damage
+	Rules    []Count          `json:"rules,omitempty"`   // in the order of Rules
 }
 
-// Files checks WARC files that belong together. An error means that a file
-// could not be read, not that there is something wrong in it.
-func Files(paths ...string) (*Report, error) {
-	p := new(Report)
-	for _, path := range paths {
-		if err := p.file(path); err != nil {
-			return nil, fmt.Errorf("check: %w", err)
-		}
+// maxTypes bounds how many types of records a summary tells apart.
+const maxTypes = 64
+
+func (s *Summary) count(typ string, n int64) {
+	if s.Types == nil {
+		s.Types = make(map[string]int64)
 	}
-	p.links()
-	order := make(map[string]int)
-	for i, path := range paths {
-		order[path] = i
+	if _, known := s.Types[typ]; !known && len(s.Types) >= maxTypes || typ == "" {
+		typ = "other"
 	}
-	slices.SortStableFunc(p.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Offset, b.Offset))
+	s.Types[cut(typ, 80)] += n
+}
+
+// addCounts adds how often rules were broken, in the order of rules.
+func (s *Summary) addCounts(counts counts) {
+	names := make([]string, 0, len(counts))
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rulePlace(a), rulePlace(b)), cmp.Compare(a, b))
 	})
-	return p, nil
-}
-
-func (p *Report) file(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	whole := &Record{File: path}
-	name, open := strings.CutSuffix(filepath.Base(path), ".open")
-	if open {
-		p.add(whole, RuleOpen, "the file was not finished")
-	}
-	in := bufio.NewReaderSize(f, 64<<10)
-	magic, _ := in.Peek(2) // an error comes again
-	if gzip := string(magic) == "\x1f\x8b"; gzip != strings.HasSuffix(name, ".gz") {
-		p.add(whole, RuleCompression, "gzip in the file: %v, by its name: %v", gzip, !gzip)
-	}
-
-	z := warc.NewReader(in)
-	z.Strict = true
-	buf := make([]byte, 64<<10)
-	for n := 0; ; n++ {
-		head, err := z.Next()
-		if err == nil {
-			r := newRecord(path, head)
-			if n == 0 {
-				p.firstRecord(r, name)
-			}
-			err = p.record(r, z, buf)
-		}
-		broken := (*warc.Error)(nil)
-		switch {
-		case err == io.EOF && n == 0:
-			p.add(whole, RuleWarcinfo, "the file has no records")
-			return nil
-		case err == io.EOF:
-			return nil
-		case errors.As(err, &broken):
-			p.add(&Record{File: path, Offset: broken.Offset}, broken.Rule, "%v; what follows was not checked", broken.Err)
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s: %w", path, err)
+	for _, name := range names {
+		c := *counts[name]
+		s.Rules = append(s.Rules, c)
+		if c.Severity == Error {
+			s.Errors += c.Findings
+		} else {
+			s.Warnings += c.Findings
 		}
 	}
 }
 
-func newRecord(path string, head *warc.Record) *Record {
-	return &Record{
-		File: path, Offset: head.Offset, Version: head.Version, Header: head.Header, BlockSize: head.Length,
-		Type: head.Type(), ID: head.ID(), TargetURI: head.TargetURI(), Date: head.Header.Get("WARC-Date"),
+func (s *Summary) add(t *Summary) {
+	s.Bytes += t.Bytes
+	s.Octets += t.Octets
+	s.Records += t.Records
+	s.Errors += t.Errors
+	s.Warnings += t.Warnings
+	s.Skipped += t.Skipped
+	for typ, n := range t.Types {
+		s.count(typ, n)
+	}
+	for _, c := range t.Rules {
+		s.countRule(c)
 	}
 }
 
-func (p *Report) firstRecord(r *Record, name string) {
-	if r.Type != warc.TypeWarcinfo {
-		p.add(r, RuleWarcinfo, "the first record of the file is not a warcinfo but a %q", r.Type)
-		return
+func (s *Summary) countRule(c Count) {
+	for i := range s.Rules {
+		if s.Rules[i].Rule == c.Rule {
+			s.Rules[i].Findings += c.Findings
+			s.Rules[i].Hidden += c.Hidden
+			return
+		}
 	}
-	if got := r.Header.Get("WARC-Filename"); got != name && got != "" {
-		p.add(r, RuleWarcinfo, "WARC-Filename is %q", got)
-	}
+	s.Rules = append(s.Rules, c)
 }
 
-// record checks a record, whose block z is about to read, by itself.
-func (p *Report) record(r *Record, z *warc.Reader, buf []byte) error {
-	b := newBlock(r)
-	for {
-		n, err := z.Read(buf)
-		b.write(buf[:n])
-		if err == io.EOF {
-			break
+// A Result tells what was looked at.
+type Result struct {
+	Files []Summary // in the order given
+	All   Summary
+}
+
+// Run checks WARC files that belong together and hands what it finds to found,
+// in the calling goroutine: first what is wrong in a file itself, in order of
+// files and offsets, and then what is wrong between records, in the same order.
+// An error means that a file could not be read, or a temporary file not be
+// written; the other files are checked all the same.
+func Run(ctx context.Context, paths []string, o Options, found func(Finding)) (*Result, error) {
+	c := &checker{options: o.withDefaults(), paths: paths, counts: make([]counts, len(paths)), summaries: make([]Summary, len(paths))}
+	facts := newSorter(ctx, c.options.TempDir, factsAtOnce)
+	c.emit = facts.add
+	err := c.readAll(ctx, found)
+	if ctx.Err() != nil {
+		facts.close()
+		return nil, ctx.Err()
+	}
+	err = errors.Join(err, c.links(ctx, facts, found))
+	return c.finish(), err
+}
+
+// A checker is one Run.
+type checker struct {
+	options   Options
+	paths     []string
+	emit      func(fact string) // safe for concurrent use
+	counts    []counts          // by file; of those that are being read, owned by their reader
+	summaries []Summary         // likewise
+}
+
+// counts are how often rules were broken in a file.
+type counts map[string]*Count
+
+// take counts a finding and reports whether it is to be handed out.
+func (c *checker) take(file int, rule string, severity Severity) bool {
+	if c.counts[file] == nil {
+		c.counts[file] = make(counts)
+	}
+	n := c.counts[file][rule]
+	if n == nil {
+		n = &Count{Rule: rule, Severity: severity}
+		c.counts[file][rule] = n
+	}
+	n.Findings++
+	if limit := c.options.MaxFindings; limit >= 0 && n.Findings > int64(limit) {
+		n.Hidden++
+		return false
+	}
+	return true
+}
+
+// readAll checks each file by itself, some at the same time.
+func (c *checker) readAll(ctx context.Context, found func(Finding)) error {
+	type outcome struct {
+		findings []Finding
+		err      error
+	}
+	// A file that is done waits for those before it. That bounds how far the
+	// others run ahead.
+	pending := make(chan chan outcome, c.options.Jobs)
+	busy := make(chan struct{}, c.options.Jobs)
+	go func() { // ends with the last file: the loop below takes all outcomes
+		defer close(pending)
+		for i := range c.paths {
+			done := make(chan outcome, 1)
+			pending <- done
+			busy <- struct{}{}
+			go func() { // ends with its file, which ends early with ctx
+				f := &file{checker: c, index: i, path: c.paths[i]}
+				err := f.check(ctx)
+				done <- outcome{f.findings, err}
+				<-busy
+			}()
 		}
-		if err != nil {
-			return err
+	}()
+	var errs []error
+	for done := range pending {
+		o := <-done
+		for _, f := range o.findings {
+			found(f)
+		}
+		if o.err != nil {
+			errs = append(errs, fmt.Errorf("check: %w", o.err))
 		}
 	}
-	r.Length = z.InputOffset() - r.Offset
-	p.fields(r)
-	p.block(r, b)
-	p.Records = append(p.Records, *r)
-	return nil
+	return errors.Join(errs...)
+}
+
+// finish makes the summaries.
+func (c *checker) finish() *Result {
+	r := &Result{Files: c.summaries}
+	r.All.Types = make(map[string]int64)
+	for i := range r.Files {
+		s := &r.Files[i]
+		s.File = c.paths[i]
+		if s.Types == nil {
+			s.Types = make(map[string]int64)
+		}
+		s.addCounts(c.counts[i])
+		r.All.add(s)
+	}
+	slices.SortFunc(r.All.Rules, func(a, b Count) int { return cmp.Compare(rulePlace(a.Rule), rulePlace(b.Rule)) })
+	return r
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
 }

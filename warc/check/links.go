@@ -1,162 +1,249 @@
 package check
 
 import (
+	"context"
+	"encoding/binary"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/warctee/warctee/warc"
 )
 
-// An index finds records by id.
-type index map[string]*Record
-
-// links checks what records say of each other.
-func (p *Report) links() {
-	ids := make(index)
-	for i := range p.Records {
-		r := &p.Records[i]
-		if r.ID == "" {
-			continue
-		}
-		if first := ids[r.ID]; first != nil {
-			p.add(r, RuleUniqueID, "is also the id of the record at offset %d of %s", first.Offset, first.File)
-			continue
-		}
-		ids[r.ID] = r
-	}
-	for i := range p.Records {
-		r := &p.Records[i]
-		p.warcinfo(r, ids)
-		for _, id := range r.Header.Values("WARC-Concurrent-To") {
-			p.concurrent(r, id, ids)
-		}
-		p.truncated(r, ids)
-		if r.Type == warc.TypeRevisit {
-			p.revisit(r, ids)
-		}
-	}
+// A group is what facts about one id, or one capture, are looked at with.
+type group struct {
+	*checker
+	found    *sorter // of findings, see lineOf
+	key      string
+	defined  *fact // the first record that has the id
+	segments *segments
 }
 
-func (p *Report) warcinfo(r *Record, ids index) {
-	if r.Type == warc.TypeWarcinfo {
-		return
+// links checks what records say of each other: the facts about one id come
+// together, that it is defined first. The findings are sorted once more, by file
+// and offset.
+func (c *checker) links(ctx context.Context, facts *sorter, found func(Finding)) error {
+	g := &group{checker: c, found: newSorter(ctx, c.options.TempDir, findingsAtOnce)}
+	err := facts.each(func(line string) error {
+		x, err := decodeFact(line)
+		if err != nil {
+			return err
+		}
+		return g.add(&x)
+	})
+	if err == nil {
+		err = g.end()
 	}
-	id := r.Header.Get("WARC-Warcinfo-ID")
-	info := ids[id]
-	switch {
-	case id == "":
-		p.add(r, RuleWarcinfoID, "is missing")
-	case info == nil || info.Type != warc.TypeWarcinfo:
-		p.add(r, RuleWarcinfoID, "%s is not a warcinfo record", id)
-	case info.File != r.File || info.Offset >= r.Offset:
-		p.add(r, RuleWarcinfoID, "%s is not earlier in this file, but at offset %d of %s", id, info.Offset, info.File)
+	err2 := g.found.each(func(line string) error {
+		if f, ok := c.findingOf(line); ok {
+			found(f)
+		}
+		return nil
+	})
+	if err == nil {
+		err = err2
 	}
+	return err
 }
 
-// concurrent checks that two records are of one capture.
-func (p *Report) concurrent(r *Record, id string, ids index) {
-	other := ids[id]
+func (g *group) add(x *fact) error {
+	if x.key != g.key {
+		if err := g.end(); err != nil {
+			return err
+		}
+		g.key = x.key
+	}
+	switch x.kind {
+	case isDefined:
+		switch {
+		case g.defined == nil:
+			g.defined = x
+		case x.key[0] == 'i':
+			g.report(x, RuleUniqueID, "is also the id of the record at offset %d of %s", g.defined.offset, g.paths[g.defined.file])
+		}
+	case isSegment:
+		if g.segments == nil {
+			g.segments = newSegments(g.defined)
+		}
+		g.segment(x)
+	case isConcurred:
+		g.concurrent(x)
+	case isReferred:
+		g.refersTo(x)
+	case isInfo:
+		g.warcinfo(x)
+	}
+	return nil
+}
+
+// end is called behind the last fact of a group.
+func (g *group) end() error {
+	if g.defined != nil && g.defined.is(isFirst) && g.segments == nil && g.key[0] == 'i' {
+		g.segments = newSegments(g.defined)
+	}
+	var err error
+	if g.segments != nil {
+		err = g.endSegments()
+	}
+	g.defined, g.segments = nil, nil
+	return err
+}
+
+func (x *fact) is(flag uint64) bool { return x.flags&flag != 0 }
+
+func (x *fact) isType(types ...string) bool { return slices.Contains(types, x.recordType) }
+
+func (x *fact) namesID(id string) bool {
+	return x.is(isMany) || slices.Contains(x.names, hashed(id))
+}
+
+// named is the id or capture that the facts are about, for people.
+func (g *group) named() string {
+	if g.key[0] == 'c' {
+		return "the capture of WARC-Refers-To-Target-URI at WARC-Refers-To-Date"
+	}
+	return g.key[1:]
+}
+
+func (g *group) sameDate(a, b string) bool {
+	if a == b || g.options.Profile == Warctee {
+		return a == b
+	}
+	s, err := warc.ParseDate(a, warc.V1_1)
+	t, err2 := warc.ParseDate(b, warc.V1_1)
+	return err == nil && err2 == nil && s.Equal(t)
+}
+
+// exchange are the types of records that make up an exchange.
+var exchange = []string{warc.TypeRequest, warc.TypeResponse, warc.TypeRevisit}
+
+// concurrent checks that two records are of one capture (§5.7).
+func (g *group) concurrent(x *fact) {
+	other := g.defined
 	switch {
 	case other == nil:
-		p.add(r, RuleConcurrentTo, "%s is not in these files", id)
+		g.report(x, RuleConcurrentNone, "WARC-Concurrent-To: %s is not in these files", g.named())
 		return
-	case other == r:
-		p.add(r, RuleConcurrentTo, "the record names itself")
+	case other.file == x.file && other.offset == x.offset && other.id == x.id:
+		g.report(x, RuleConcurrentTo, "WARC-Concurrent-To names the record itself")
 		return
-	case other.File != r.File:
-		p.add(r, RuleConcurrentTo, "%s is in another file, %s", id, other.File)
+	case other.isType(warc.TypeWarcinfo, warc.TypeConversion, warc.TypeContinuation):
+		g.report(x, RuleConcurrentTo, "WARC-Concurrent-To: %s is a %s record", g.named(), other.recordType)
+		return
+	case other.file != x.file && !other.is(isFresh) && !x.is(isFresh): // a large record begins a file of its own
+		g.report(x, RuleConcurrentPlace, "%s is in another file, %s", g.named(), g.paths[other.file])
 	}
-	if other.Date != r.Date {
-		p.add(r, RuleConcurrentTo, "WARC-Date is %s here and %s in %s", r.Date, other.Date, id)
+	if !g.sameDate(other.date, x.date) {
+		g.report(x, RuleConcurrentDate, "WARC-Date is %s here and %s in %s", x.date, other.date, g.named())
 	}
-	exchange := []string{warc.TypeRequest, warc.TypeResponse, warc.TypeRevisit}
-	if !r.is(exchange...) || !other.is(exchange...) {
+	if !x.isType(exchange...) || !other.isType(exchange...) {
 		return
 	}
-	if !slices.Contains(other.Header.Values("WARC-Concurrent-To"), r.ID) {
-		p.add(r, RuleConcurrentTo, "%s does not name this record", id)
+	mutual := other.namesID(x.id)
+	if !mutual {
+		g.report(x, RuleConcurrentPlace, "%s does not name this record", g.named())
 	}
-	if other.TargetURI != r.TargetURI {
-		p.add(r, RuleConcurrentTo, "%s has another WARC-Target-URI", id)
+	if other.target != x.target {
+		g.report(x, RuleConcurrentURI, "%s has another WARC-Target-URI", g.named())
 	}
-	if other.Method == "HEAD" && r.PayloadSize > 0 {
-		p.add(r, RuleHTTPBody, "the response to a HEAD request has a body")
+	g.answers(x, other)
+	if !mutual { // the association counts for both (§5.7)
+		g.answers(other, x)
 	}
 }
 
-// truncated checks that an incomplete message is marked so. The response to a
-// HEAD is complete without the body that its head speaks of.
-func (p *Report) truncated(r *Record, ids index) {
-	if !r.incomplete || r.Header.Get("WARC-Truncated") != "" || r.Type == warc.TypeRevisit {
-		return
-	}
-	if r.Type == warc.TypeResponse && r.PayloadSize == 0 {
-		known := false
-		for _, id := range r.Header.Values("WARC-Concurrent-To") {
-			if q := ids[id]; q != nil && q.Method != "" {
-				known = true
-				if q.Method == "HEAD" {
-					return
-				}
-			}
-		}
-		if !known {
-			return
-		}
-	}
-	p.add(r, RuleTruncated, "the HTTP body ends too early, and there is no WARC-Truncated")
-}
-
-func (p *Report) revisit(r *Record, ids index) {
-	id := r.Header.Get("WARC-Refers-To")
-	if profile(r.Header.Get("WARC-Profile")) == identicalPayload {
-		if r.BlockSize > 0 && r.Header.Get("WARC-Truncated") != "length" {
-			p.add(r, RuleTruncated, "a revisit that keeps the response head is truncated: length")
-		}
-		for _, name := range []string{"WARC-Refers-To", "WARC-Refers-To-Target-URI", "WARC-Refers-To-Date"} {
-			if r.Header.Get(name) == "" {
-				p.add(r, RuleRefersTo, "%s is missing", name)
-			}
-		}
-	}
-	if id == "" {
-		return
-	}
-	original := ids[id]
+// answers checks a response against its request.
+func (g *group) answers(response, request *fact) {
 	switch {
-	case original == nil:
-		p.add(r, RuleRefersTo, "%s is not in these files", id)
-		return
-	case !original.is(warc.TypeResponse, warc.TypeResource):
-		p.add(r, RuleRefersTo, "%s is a %s", id, original.Type)
-		return
-	case original.File == r.File && original.Offset >= r.Offset:
-		p.add(r, RuleRefersTo, "%s is behind the revisit", id)
+	case request.is(isHead) && response.is(hasPayload):
+		g.report(response, RuleHTTPBody, "the response to a HEAD request has a body")
+	case request.is(hasMethod) && !request.is(isHead) && response.is(isIncomplete):
+		g.report(response, RuleTruncated, tooShort)
 	}
-	p.original(r, original)
 }
 
-// original compares a revisit with what it refers to.
-func (p *Report) original(r, original *Record) {
-	if reason := original.Header.Get("WARC-Truncated"); reason != "" {
-		p.add(r, RuleRefersTo, "%s is truncated: %s", original.ID, reason)
+func (g *group) warcinfo(x *fact) {
+	info := g.defined
+	switch {
+	case info == nil:
+		g.report(x, RuleWarcinfoMissing, "WARC-Warcinfo-ID: %s is not in these files", g.named())
+	case info.recordType != warc.TypeWarcinfo:
+		g.report(x, RuleWarcinfoID, "WARC-Warcinfo-ID: %s is a %s record", g.named(), info.recordType)
+	case info.file != x.file || info.offset >= x.offset:
+		g.report(x, RuleWarcinfoPlace, "the warcinfo %s is not earlier in this file, but at offset %d of %s", g.named(), info.offset, g.paths[info.file])
 	}
-	if original.Status == 206 || r.Status == 206 {
-		p.add(r, RuleRefersTo, "partial content is neither an original nor a revisit")
-	}
-	for _, f := range []struct{ here, there string }{
-		{"WARC-Refers-To-Target-URI", "WARC-Target-URI"},
-		{"WARC-Refers-To-Date", "WARC-Date"},
-	} {
-		if a, b := r.Header.Get(f.here), original.Header.Get(f.there); a != b && a != "" {
-			p.add(r, RuleRefersTo, "%s is %q, but %s has %q", f.here, a, original.ID, b)
-		}
-	}
-	if profile(r.Header.Get("WARC-Profile")) != identicalPayload {
+}
+
+// refersTo checks a record against the one that it refers to (§5.11, §6.7).
+func (g *group) refersTo(x *fact) {
+	original, strict := g.defined, g.options.Profile == Warctee
+	if original == nil {
+		g.report(x, RuleRefersToMissing, "%s is not in these files", g.named())
 		return
 	}
-	a, err := warc.ParseDigest(r.Header.Get("WARC-Payload-Digest"))
-	b, err2 := warc.ParseDigest(original.Header.Get("WARC-Payload-Digest"))
-	if err == nil && err2 == nil && !a.Equal(b) {
-		p.add(r, RulePayloadDigest, "%s is not that of the original, %s", a, b)
+	if x.recordType != warc.TypeRevisit {
+		return
 	}
+	switch {
+	case !original.isType(warc.TypeResponse, warc.TypeResource):
+		g.report(x, RuleRefersTo, "%s is a %s record", g.named(), original.recordType)
+		return
+	case strict && original.file == x.file && original.offset >= x.offset:
+		g.report(x, RuleRefersTo, "%s is behind the revisit", g.named())
+	}
+	if strict && original.is(isTruncated) {
+		g.report(x, RuleRefersTo, "%s is truncated", g.named())
+	}
+	if strict && (original.is(isPartial) || x.is(isPartial)) {
+		g.report(x, RuleRefersTo, "partial content is neither an original nor a revisit")
+	}
+	if x.target != 0 && x.target != original.target {
+		g.report(x, RuleRefersToDiffers, "WARC-Refers-To-Target-URI is not the WARC-Target-URI of %s", g.named())
+	}
+	if x.date != "" && !g.sameDate(x.date, original.date) {
+		g.report(x, RuleRefersToDiffers, "WARC-Refers-To-Date is %s, but the WARC-Date of %s is %s", x.date, g.named(), original.date)
+	}
+	if x.is(isIdentity) && x.digest != 0 && original.digest != 0 && x.algorithm == original.algorithm && x.digest != original.digest {
+		g.report(x, RuleRevisitDigest, "WARC-Payload-Digest is not that of the original, %s", g.named())
+	}
+}
+
+// maxLinkMessage bounds the message of a finding that is sorted, in bytes.
+const maxLinkMessage = 500
+
+// findingsAtOnce is how many findings are sorted in memory, of up to a kilobyte
+// each.
+const findingsAtOnce = 4_000
+
+// report notes a finding about the record that a fact comes from.
+func (g *group) report(x *fact, rule, format string, args ...any) {
+	if ruleNamed(rule).severity(&g.options) == "" {
+		return
+	}
+	line := binary.BigEndian.AppendUint64(nil, uint64(x.file))
+	line = binary.BigEndian.AppendUint64(line, uint64(x.offset))
+	for _, part := range []string{x.id, x.recordType, string(x.version), rule, cut(fmt.Sprintf(format, args...), maxLinkMessage)} {
+		line = append(line, strings.ReplaceAll(part, "\x00", "?")...)
+		line = append(line, 0)
+	}
+	g.found.add(string(line))
+}
+
+// findingOf makes a finding of a line that report has made. It is false where it
+// is only to be counted.
+func (c *checker) findingOf(line string) (Finding, bool) {
+	parts := strings.Split(line[min(16, len(line)):], "\x00")
+	if len(parts) != 6 {
+		return Finding{}, false
+	}
+	file, offset := int(binary.BigEndian.Uint64([]byte(line))), int64(binary.BigEndian.Uint64([]byte(line[8:])))
+	rule := ruleNamed(parts[3])
+	severity := rule.severity(&c.options)
+	if !c.take(file, rule.Name, severity) {
+		return Finding{}, false
+	}
+	return Finding{
+		File: c.paths[file], Offset: offset, ID: cut(parts[0], maxShown), Type: parts[1], Rule: rule.Name, Severity: severity,
+		Clause: rule.clause("", warc.Version(parts[2])), Message: parts[4],
+	}, true
 }

@@ -23,7 +23,7 @@ func Check(t testing.TB, dir string) []check.Record {
 	var paths []string
 	for _, e := range entries {
 		name := strings.TrimSuffix(e.Name(), ".open")
-		if name != e.Name() || strings.HasSuffix(name, ".warc") || strings.HasSuffix(name, ".warc.gz") {
+		if name != e.Name() || strings.HasSuffix(name, ".warc") || strings.HasSuffix(name, ".warc.gz") || strings.HasSuffix(name, ".warc.zst") {
 			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
 	}

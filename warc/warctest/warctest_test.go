@@ -27,7 +27,11 @@ func write(t *testing.T, dir, name, filename string) {
 	h := warc.Header{{Name: "WARC-Type", Value: "warcinfo"}, {Name: "WARC-Record-ID", Value: warc.NewRecordID()}, {Name: "WARC-Date", Value: "2026-01-02T03:04:05Z"}}
 	h.Add("WARC-Filename", filename)
 	h.Add("Content-Type", "application/warc-fields")
-	if err := warc.NewWriter(&buf, warc.WriterOptions{Plain: !strings.Contains(name, ".gz")}).WriteRecord(h, nil, 0); err != nil {
+	opts := warc.WriterOptions{Compression: warc.Plain}
+	if strings.Contains(name, ".gz") {
+		opts = warc.WriterOptions{}
+	}
+	if err := warc.NewWriter(&buf, opts).WriteRecord(h, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name), buf.Bytes(), 0o600); err != nil {

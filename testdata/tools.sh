@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Go, where it is missing: a C compiler for
 # the race detector, Node.js with the npm package warcio, an independent reader
-# of WARC files, Chromium and other clients. Debian's packages are installed with apt-get; as another
+# of WARC files, Chromium and other clients, and zstd. Debian's packages are installed with apt-get; as another
 # user than root it says what to install.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -11,7 +11,7 @@ command -v gcc >/dev/null || missing+=(gcc libc6-dev)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 command -v chromium >/dev/null || missing+=(chromium)
-for client in curl wget git python3; do
+for client in curl wget git python3 zstd; do
 	command -v "$client" >/dev/null || missing+=("$client")
 done
 if [ ${#missing[@]} -gt 0 ]; then
@@ -24,6 +24,6 @@ if [ ${#missing[@]} -gt 0 ]; then
 	apt-get install -qy --no-install-recommends "${missing[@]}"
 fi
 
-if [ ! -d node/node_modules/warcio ]; then
-	(cd node && npm ci --no-audit --no-fund --loglevel=error)
+if [ ! -d node/node_modules/warcio ] || [ ! -d node/node_modules/replaywebpage ]; then
+	(cd node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 fi

@@ -135,9 +135,9 @@ func newSite(t *testing.T, h http.Handler) *httptest.Server {
 	return site
 }
 
-// A real browser gets a page of 75 files, and so does the archive. A second
-// browser that knows nothing of the first gets them again: those are revisits.
-func TestBrowser(t *testing.T) {
+// findBrowser finds Chromium.
+func findBrowser(t *testing.T) string {
+	t.Helper()
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -145,6 +145,13 @@ func TestBrowser(t *testing.T) {
 		}
 		t.Skipf("testdata/tools.sh has not been run: %v", err)
 	}
+	return browser
+}
+
+// A real browser gets a page of 75 files, and so does the archive. A second
+// browser that knows nothing of the first gets them again: those are revisits.
+func TestBrowser(t *testing.T) {
+	browser := findBrowser(t)
 	page := newPage(t)
 	site := newSite(t, page)
 	caDir := filepath.Join(t.TempDir(), "ca")
@@ -178,6 +185,13 @@ func TestBrowser(t *testing.T) {
 // it is loaded.
 func (p *page) visit(t *testing.T, browser string, args []string) pageReport {
 	t.Helper()
+	return browse(t, browser, args, p.reports)
+}
+
+// browse runs a browser with a fresh profile until the page that it opens has
+// reported.
+func browse[T any](t *testing.T, browser string, args []string, reports <-chan T) T {
+	t.Helper()
 	args = append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-breakpad",
@@ -201,9 +215,9 @@ func (p *page) visit(t *testing.T, browser string, args []string) pageReport {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-exited
 	}()
-	var report pageReport
+	var report T
 	select {
-	case report = <-p.reports:
+	case report = <-reports:
 	case <-exited:
 		t.Fatalf("the browser has ended without loading the page:\n%s", said.String())
 	case <-time.After(visitPatience):

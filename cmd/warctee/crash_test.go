@@ -120,7 +120,8 @@ func (x *crashed) round() {
 		x.killWhileStarting()
 	}
 	slots := []int{1, 4, 16}[x.rng.IntN(3)]
-	p := startProgram(x, x.dir, "--max-size", "100kB", "--log-level", "error", "--max-in-flight", strconv.Itoa(slots))
+	compression := []string{"gzip", "zstd"}[x.rng.IntN(2)]
+	p := startProgram(x, x.dir, "--max-size", "100kB", "--log-level", "error", "--max-in-flight", strconv.Itoa(slots), "--compress", compression)
 	x.wantRecovered()
 	first := int(x.next.Load())
 	written, got := x.killInTraffic(p)
@@ -256,7 +257,7 @@ func (x *crashed) captures() map[int]bool {
 // readFiles calls f for each whole record, with its length in the file.
 func (x *crashed) readFiles(f func(file string, r *warc.Record, length int64)) {
 	x.Helper()
-	for _, pattern := range []string{"*.warc.gz", "*.warc.gz.open"} {
+	for _, pattern := range []string{"*.warc.gz", "*.warc.zst", "*.open"} {
 		names, err := filepath.Glob(filepath.Join(x.dir, pattern))
 		if err != nil {
 			x.Fatal(err)
@@ -476,7 +477,7 @@ func (x *crashed) finish() (revisits int) {
 			revisits++
 		}
 	})
-	files, _ := filepath.Glob(filepath.Join(x.dir, "*.warc.gz"))
+	files, _ := filepath.Glob(filepath.Join(x.dir, "*.warc.*"))
 	x.Logf("%d exchanges in %d files, %d revisits, %d entries in the index; kills: %v", len(x.must), len(files), revisits, entries, x.kills)
 	if entries == 0 || revisits == 0 {
 		x.Error("nothing of the index has been tested")

@@ -220,7 +220,7 @@ func (x *scene) readArchive() (records []*stored) {
 	}
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case strings.HasSuffix(name, ".warc.gz"), strings.HasSuffix(name, ".warc"):
+		case strings.HasSuffix(name, ".warc.gz"), strings.HasSuffix(name, ".warc.zst"), strings.HasSuffix(name, ".warc"):
 			records = append(records, x.readFile(name)...)
 		case name != ".lock" && name != "dedup.bolt" && name != "failures.jsonl":
 			x.Errorf("in the archive's directory is %s", name)

@@ -15,7 +15,9 @@ func TestFormats(t *testing.T) {
 		{"default", "1.1", "sha256:", "warc/1.1/revisit", func(*recordFlags) {}},
 		{"sha1", "1.1", "sha1:", "warc/1.1/revisit", func(f *recordFlags) { f.digest.value = "sha1" }},
 		{"1.0", "1.0", "sha256:", "warc/1.0/revisit", func(f *recordFlags) { f.version.value = "1.0" }},
-		{"not compressed", "1.1", "sha256:", "warc/1.1/revisit", func(f *recordFlags) { f.compress.value = "none" }},
+		{"not compressed", "1.1", "sha256:", "warc/1.1/revisit", func(f *recordFlags) { f.compress.compression.value = "none" }},
+		{"zstd", "1.1", "sha256:", "warc/1.1/revisit", func(f *recordFlags) { f.compress.compression.value = "zstd" }},
+		{"skip lengths", "1.1", "sha256:", "warc/1.1/revisit", func(f *recordFlags) { f.compress.skipLengths = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			overBothWith(t, c.flags, func(x *scene) {

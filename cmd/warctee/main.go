@@ -1,7 +1,7 @@
 // Command warctee is a recording HTTP/HTTPS proxy: it writes every exchange
 // that passes through it to WARC files.
 //
-// One file holds one subcommand: record.go, run.go, ca.go. server.go puts the
+// One file holds one subcommand: record.go, run.go, ca.go, ls.go, … server.go puts the
 // parts together, flags.go reads flags and the environment, environment.go makes
 // the one that run gives to its command.
 package main
@@ -25,6 +25,7 @@ const (
 	exitError      = 1
 	exitUsage      = 2
 	exitIncomplete = 3 // a response that a client was given is truncated in the archive or missing from it, or the disk kept it from being fetched
+	exitFound      = 3 // a command did its work, and something is wrong in the files that it looked at
 )
 
 // A usageError is a mistake on the command line.
@@ -32,6 +33,10 @@ type usageError struct{ error }
 
 // errIncomplete ends a recording that could not keep all that it should have.
 var errIncomplete = errors.New("the archive is incomplete: see the log")
+
+// errFound is wrapped by the error of a command that did its work and found
+// something wrong in the files.
+var errFound = errors.New("see above")
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
@@ -61,6 +66,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return ended.code
 	case errors.Is(err, errIncomplete):
 		return exitIncomplete
+	case errors.Is(err, errFound):
+		return exitFound
 	}
 	return exitError
 }
@@ -70,7 +77,8 @@ func newCommand() *cobra.Command {
 		Use:   "warctee",
 		Short: "A recording HTTP/HTTPS proxy for web archiving",
 		Long: `warctee is a recording HTTP/HTTPS proxy: what passes through it is written,
-byte for byte, to WARC files (ISO 28500).`,
+byte for byte, to WARC files (ISO 28500). It works with such files too: checks
+them, looks into them, indexes, repairs, converts and packs them.`,
 		Version:       fullVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -78,9 +86,22 @@ byte for byte, to WARC files (ISO 28500).`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRecordCommand(), newRunCommand(), newCACommand())
+	addGroup(root, "Recording:", newRecordCommand(), newRunCommand(), newCACommand())
+	addGroup(root, "Working with the files:", newCheckCommand(), newLsCommand(), newShowCommand(), newCatCommand(), newGrepCommand(),
+		newIndexCommand(), newRepairCommand(), newConvertCommand(), newPackCommand(), newManifestCommand())
 	checkArguments(root)
 	return root
+}
+
+// The commands are listed in the order in which they are added.
+func init() { cobra.EnableCommandSorting = false }
+
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		root.AddCommand(cmd)
+	}
 }
 
 // noArgs is cobra.NoArgs with our exit code.

@@ -59,6 +59,7 @@ func TestIndependentReader(t *testing.T) {
 		{"--compress", "none", "--digest", "sha1"},
 		{"--warc-version", "1.0", "--max-size", "100kB"},
 		{"--warc-version", "1.0", "--compress", "none"},
+		{"--skip-lengths"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			p := startProgram(t, filepath.Join(t.TempDir(), "warcs"), args...)

@@ -32,6 +32,7 @@ type recordFlags struct {
 	caDir    string
 	prefix   string
 	maxSize  sizeFlag
+	oversize *choiceFlag
 	maxAge   time.Duration
 	maxBody  sizeFlag
 	timeout  time.Duration
@@ -40,7 +41,7 @@ type recordFlags struct {
 	noDNS    bool // records
 	digest   *choiceFlag
 	version  *choiceFlag
-	compress *choiceFlag
+	compress compressFlags
 	dedup    string
 	inFlight int
 	grace    time.Duration
@@ -107,7 +108,8 @@ func (f *recordFlags) addTo(cmd *cobra.Command) {
 	cobra.CheckErr(cmd.MarkFlagFilename("auth"))
 	f.digest.complete(cmd, "digest")
 	f.version.complete(cmd, "warc-version")
-	f.compress.complete(cmd, "compress")
+	f.compress.compression.complete(cmd, "compress")
+	f.oversize.complete(cmd, "oversize")
 	f.logLevel.complete(cmd, "log-level")
 	f.storage.onFailure.complete(cmd, "on-failure")
 }
@@ -116,7 +118,7 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	f.maxSize, f.maxBody = 1e9, 16<<30
 	f.digest = choice("sha256", "sha1")
 	f.version = choice("1.1", "1.0")
-	f.compress = choice("gzip", "none")
+	f.oversize = choice("whole", "segment", "truncate")
 	f.logLevel = choice("info", "debug", "warn", "error")
 	flags.SortFlags = false
 	f.listen, f.dir, f.prefix = "127.0.0.1:8000", "./warcs", "warctee"
@@ -125,6 +127,7 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	text(flags, &f.caDir, "ca-dir", "DIR", "directory with the certificate authority; made when missing (default: warctee in the user's config directory)")
 	text(flags, &f.prefix, "prefix", "NAME", "start of the names of the files")
 	flags.Var(&f.maxSize, "max-size", "size at which a file is finished and a new one started")
+	flags.Var(f.oversize, "oversize", "what becomes of a record that does not fit a file of that size: it makes its file larger, is divided into segments in several files, or is cut")
 	flags.DurationVar(&f.maxAge, "max-age", 0, "age at which a file is finished, such as 1h (default: any)")
 	flags.Var(&f.maxBody, "max-body", "octets of a body, as on the wire, that are recorded in each direction; the client gets all. 0 means no limit")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "bound on silence of an origin: while connecting, before the reply, between parts of the body; never on the whole")
@@ -133,7 +136,7 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noDNS, "no-dns-records", false, "leave out the records of DNS look-ups")
 	flags.Var(f.digest, "digest", "digest algorithm of the records")
 	flags.Var(f.version, "warc-version", "version of the records")
-	flags.Var(f.compress, "compress", "compression of the files")
+	f.compress.register(flags)
 	text(flags, &f.dedup, "dedup", "off|memory:|bolt:PATH", "where payloads are remembered, so that repeated ones become revisit records (default: bolt:DIR/dedup.bolt with the DIR of --dir)")
 	flags.IntVar(&f.inFlight, "max-in-flight", 256, "exchanges under way at once; further ones wait")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time that exchanges under way have to end after SIGTERM")
@@ -150,6 +153,13 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 
 // maxInFlight bounds --max-in-flight: each exchange needs two connections.
 const maxInFlight = 100_000
+
+// minBounded is the least --max-size that no file may exceed: half of it for the
+// start of the file and the header of a record, and half for its block.
+const minBounded = 128 << 10
+
+// oversizes are the values of --oversize.
+var oversizes = map[string]recorder.Oversize{"whole": recorder.OversizeWhole, "segment": recorder.OversizeSegment, "truncate": recorder.OversizeTruncate}
 
 // check refuses what the parser of the flags could not.
 func (f *recordFlags) check() error {
@@ -175,6 +185,7 @@ func (f *recordFlags) check() error {
 	if err := firstBad([]bound{
 		{"max-in-flight", f.inFlight, f.inFlight >= 1, "it must be at least 1"},
 		{"max-size", &f.maxSize, f.maxSize >= 1, "it must be at least 1"},
+		{"max-size", &f.maxSize, f.oversize.value == "whole" || f.maxSize >= minBounded, "with --oversize " + f.oversize.value + " it must be at least 128KiB"},
 		{"timeout", f.timeout, f.timeout > 0, "it must be more than 0"},
 		{"max-age", f.maxAge, f.maxAge >= 0, "it must not be negative"},
 		{"grace", f.grace, f.grace >= 0, "it must not be negative"},
@@ -184,7 +195,7 @@ func (f *recordFlags) check() error {
 	if f.prefix == "" || !recorder.ValidPrefix(f.prefix) {
 		return usageError{fmt.Errorf("--prefix %q: a file name cannot start so: 1 to 100 bytes, no dot or space in front, no / \\ or control characters", f.prefix)}
 	}
-	if err := errors.Join(f.limits.check(), f.storage.check(f.dir)); err != nil {
+	if err := errors.Join(f.limits.check(), f.storage.check(f.dir), f.compress.check()); err != nil {
 		return err
 	}
 	if kind, path, _ := strings.Cut(f.dedup, ":"); f.dedup != "" && f.dedup != "off" && f.dedup != "memory:" && (kind != "bolt" || path == "") {
@@ -202,10 +213,10 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 		Dir:               f.dir,
 		Prefix:            f.prefix,
 		MaxSize:           int64(f.maxSize),
+		Oversize:          oversizes[f.oversize.value],
 		MaxAge:            f.maxAge,
 		Version:           warc.Version(f.version.value),
 		Digest:            digest,
-		Plain:             f.compress.value == "none",
 		Software:          "warctee/" + version,
 		Warcinfo:          f.warcinfo,
 		MaxBody:           int64(f.maxBody),
@@ -224,6 +235,9 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = recorder.Unlimited
+	}
+	if err := f.compress.addTo(&o); err != nil {
+		return recorder.Options{}, err
 	}
 	f.storage.addTo(&o)
 	if f.dedup != "off" {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestArchiveFiles(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"b.warc.gz", "a.warc", "c.warc.zst", "d.warc.gz.open", "dedup.bolt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("12345"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "empty", "x.warc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	in := func(names ...string) (paths []string) {
+		for _, name := range names {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+		return paths
+	}
+	for _, test := range []struct {
+		args, want []string
+		err        string
+	}{
+		{in(""), in("a.warc", "b.warc.gz", "c.warc.zst"), ""},
+		{in("dedup.bolt", "a.warc"), in("dedup.bolt", "a.warc"), ""},
+		{in("", "a.warc"), nil, "named twice"},
+		{in("none"), nil, "none"},
+		{in("empty"), nil, "no WARC files"},
+		{nil, nil, "which files"},
+	} {
+		got, size, err := archiveFiles(test.args)
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%q: error %v", test.args, err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(got, test.want) || size != int64(5*len(got)) {
+			t.Errorf("%q: %q, %d, %v", test.args, got, size, err)
+		}
+	}
+	var usage usageError
+	if _, _, err := archiveFiles(nil); !errors.As(err, &usage) {
+		t.Error("no files are no usage error")
+	}
+}
+
+// What is not a terminal gets no bar.
+func TestProgressOnATerminalOnly(t *testing.T) {
+	var b bytes.Buffer
+	p := newProgress(&b, 100, "checking")
+	p.add(50)
+	p.clear()
+	p.done()
+	if b.Len() > 0 {
+		t.Errorf("%q", b.String())
+	}
+	if got := rate(3_000_000, 2*time.Second); got != "3.0 MB in 2s, 1.5 MB/s" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+	"github.com/warctee/warctee/wacz"
+)
+
+// A packCommand makes and verifies packages.
+type packCommand struct {
+	out     string
+	opts    wacz.Options
+	logs    wordsFlag
+	signKey string
+	newKey  string
+	verify  bool
+	signer  string
+	json    bool
+	force   bool
+
+	stdout, stderr io.Writer
+}
+
+func newPackCommand() *cobra.Command {
+	c := &packCommand{logs: wordsFlag{kind: "FILE"}}
+	cmd := &cobra.Command{
+		Use:   "pack FILE|DIR… --out NAME.wacz",
+		Short: "Pack WARC files into a WACZ, which replays in a browser, or verify one",
+		Long: `Pack WARC files into a WACZ 1.1.1: one file with the WARC files as they are, an
+index, and a list of the pages with their titles and text. It opens in
+replayweb.page, from any web server that answers ranges.
+
+Pages are found in the files: what browsers asked for as a document, and other HTML
+where that cannot be told. The same files make the same package, octet for octet,
+unless it is signed: it bears the time of its newest record, or SOURCE_DATE_EPOCH.
+
+With --verify: compare packages with the digests and the signature in them.`,
+		Example: `  warctee pack warcs --out site.wacz --title "Example, autumn 2026" --url https://example.org/
+  warctee pack --new-key signing-key.pem
+  warctee pack warcs --out site.wacz --sign signing-key.pem
+  warctee pack --verify site.wacz`,
+		RunE: c.run,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.VarP(textFlag{&c.out, "FILE"}, "out", "o", "the new package; its name ends in .wacz")
+	text(flags, &c.opts.Title, "title", "TEXT", "title of the collection")
+	text(flags, &c.opts.Description, "description", "TEXT", "description of the collection, in Markdown")
+	text(flags, &c.opts.MainPage, "url", "URL", "page to begin with; it has to be in the files")
+	text(flags, &c.opts.Pages, "pages", "FILE", "list of pages instead of those that are found: lines of JSON with url and ts, and maybe title and text")
+	flags.BoolVar(&c.opts.NoText, "no-text", false, "leave the text of the pages out of their list, by which they can be searched")
+	flags.Var(&c.logs, "log", "file to be put into logs/, such as a failures.jsonl; may be repeated")
+	text(flags, &c.signKey, "sign", "FILE", "sign with the private key in this file")
+	text(flags, &c.newKey, "new-key", "FILE", "make a key in a new file, print whose signatures it makes, and end")
+	flags.BoolVar(&c.verify, "verify", false, "verify packages")
+	text(flags, &c.signer, "signer", "sha256:HEX", "with --verify: the signature has to be of this key, as --new-key and --sign print it")
+	flags.BoolVar(&c.json, "json", false, "with --verify: print an object of JSON for each package")
+	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
+	return cmd
+}
+
+func (c *packCommand) run(cmd *cobra.Command, args []string) error {
+	c.stdout, c.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	ctx, stop := untilSignal(cmd.Context())
+	defer stop()
+	switch {
+	case c.newKey != "":
+		if len(args) > 0 || c.verify || c.out != "" {
+			return usageError{errors.New("--new-key makes a key and nothing else: leave out the rest")}
+		}
+		return c.makeKey()
+	case c.verify:
+		if len(args) == 0 {
+			return usageError{errors.New("which packages? Name .wacz files")}
+		}
+		if c.out != "" || c.signKey != "" {
+			return usageError{errors.New("--verify writes nothing: leave out --out and --sign")}
+		}
+		return c.runVerify(ctx, args)
+	case c.json || c.signer != "":
+		return usageError{errors.New("--json and --signer are for --verify")}
+	}
+	return c.pack(ctx, args)
+}
+
+func (c *packCommand) makeKey() error {
+	key, err := wacz.NewKey(c.newKey)
+	if err != nil {
+		return fmt.Errorf("no key is made: %w", err)
+	}
+	signer, err := wacz.Signer(key)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.stdout, signer)
+	return err
+}
+
+func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
+	if c.out == "" {
+		return usageError{errors.New("--out is missing: the name of the package")}
+	}
+	if !strings.HasSuffix(c.out, ".wacz") {
+		return usageError{fmt.Errorf("--out %s: the name of a package ends in .wacz", c.out)}
+	}
+	files, size, err := archiveFiles(args)
+	if err != nil {
+		return err
+	}
+	if c.opts.Created, err = sourceDate(); err != nil {
+		return err
+	}
+	signer := ""
+	if c.signKey != "" {
+		if c.opts.Key, err = wacz.ReadKey(c.signKey); err != nil {
+			return fmt.Errorf("--sign: %w", err)
+		}
+		if signer, err = wacz.Signer(c.opts.Key); err != nil {
+			return err
+		}
+	}
+	out, err := createOutput(c.out, c.force)
+	if err != nil {
+		return err
+	}
+	defer out.discard()
+	started := time.Now()
+	progress := newProgress(c.stderr, wacz.Passes*size, "packing")
+	defer progress.done()
+	c.opts.Logs, c.opts.Software, c.opts.Progress = c.logs.values, "warctee/"+version, progress.add
+	c.opts.TempDir = filepath.Dir(c.out) // there is room for the package, which is larger
+	summary, err := wacz.Pack(ctx, out, files, c.opts)
+	if err != nil {
+		return err
+	}
+	if err := out.commit(); err != nil {
+		return err
+	}
+	progress.done()
+	return c.tellPacked(summary, signer, time.Since(started))
+}
+
+func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Duration) error {
+	for _, damage := range s.Damaged {
+		fmt.Fprintln(c.stderr, damage)
+	}
+	fmt.Fprintf(c.stderr, "%s: %s, %s, %s, %s\n", c.out,
+		english.Plural(s.Files, "file", ""), english.Plural(int(s.Captures), "capture", ""), english.Plural(s.Pages, "page", ""), rate(s.Octets, took))
+	if signer != "" {
+		fmt.Fprintf(c.stderr, "signed by %s\n", signer)
+	}
+	if len(s.Damaged) > 0 {
+		return fmt.Errorf("the package is whole, but the WARC files in it are damaged: %w", errFound)
+	}
+	return nil
+}
+
+// lastSecond is the end of the year 9999, in seconds since 1970: dates have four
+// digits.
+const lastSecond = 253402300799
+
+// sourceDate is the time that a build is to bear (reproducible-builds.org), zero
+// when none is given.
+func sourceDate() (time.Time, error) {
+	value := os.Getenv("SOURCE_DATE_EPOCH")
+	if value == "" {
+		return time.Time{}, nil
+	}
+	seconds, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || seconds < 0 || seconds > lastSecond {
+		return time.Time{}, usageError{fmt.Errorf("environment variable SOURCE_DATE_EPOCH: %q is no number of seconds since 1970", value)}
+	}
+	return time.Unix(seconds, 0), nil
+}
+
+func (c *packCommand) runVerify(ctx context.Context, args []string) error {
+	total := int64(0)
+	for _, path := range args {
+		total += fileSize(path)
+	}
+	started := time.Now()
+	progress := newProgress(c.stderr, total, "verifying")
+	defer progress.done()
+	octets, faults := int64(0), 0
+	for _, path := range args {
+		report, err := c.verifyOne(ctx, path, progress)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		progress.clear()
+		if err := c.tellVerified(path, report); err != nil {
+			return err
+		}
+		octets += report.Octets
+		faults += len(report.Faults)
+	}
+	progress.done()
+	fmt.Fprintf(c.stderr, "%s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
+	if faults > 0 {
+		return fmt.Errorf("%s: %w", english.Plural(faults, "fault", ""), errFound)
+	}
+	return nil
+}
+
+func (c *packCommand) verifyOne(ctx context.Context, path string, p *progress) (wacz.Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return wacz.Report{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return wacz.Report{}, err
+	}
+	return wacz.Verify(ctx, f, info.Size(), wacz.VerifyOptions{Signer: c.signer, Progress: p.add})
+}
+
+// A verifiedPackage is what --json prints.
+type verifiedPackage struct {
+	Package  string       `json:"package"`
+	OK       bool         `json:"ok"`
+	Files    int          `json:"files"`
+	Octets   int64        `json:"octets"`
+	Signer   string       `json:"signer,omitempty"`
+	Signed   string       `json:"signed,omitempty"`
+	Software string       `json:"software,omitempty"`
+	Notes    []string     `json:"notes,omitempty"`
+	Faults   []wacz.Fault `json:"faults,omitempty"`
+}
+
+func (c *packCommand) tellVerified(path string, r wacz.Report) error {
+	if c.json {
+		e := json.NewEncoder(c.stdout)
+		e.SetEscapeHTML(false)
+		return e.Encode(verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults})
+	}
+	for _, f := range r.Faults {
+		if _, err := fmt.Fprintf(c.stdout, "%s: %v\n", path, f); err != nil {
+			return err
+		}
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(c.stderr, "%s: %s\n", path, note)
+	}
+	if r.Signer != "" {
+		fmt.Fprintf(c.stderr, "%s: signed by %s, which says it did so at %q with %q\n", path, r.Signer, r.Signed, r.Software)
+	}
+	return nil
+}

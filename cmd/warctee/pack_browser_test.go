@@ -1,0 +1,379 @@
+//go:build unix
+
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warctee/warctee/certs"
+	"github.com/warctee/warctee/wacz"
+	"github.com/warctee/warctee/warc"
+)
+
+// keptPage is the page that is recorded, packed and replayed. It reports when it
+// is loaded, with its frame. Its charset is told by HTTP alone.
+const keptPage = `<!DOCTYPE html>
+<title>A page  to be kept</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/style.css">
+<script src="/script.js" defer></script>
+<style>#no { text: none }</style>
+<h1>Grüße from the past</h1>
+<p id="styled">The style makes <b>this</b> narrow.</p>
+<p id="scripted"></p>
+<img src="/1.png"><img src="/2.png"><img src="/3.png">
+<iframe src="/frame.html"></iframe>
+<script>addEventListener("load", () => fetch("/report", {method: "POST", body: "loaded"}))</script>
+`
+
+const keptScript = `document.getElementById("scripted").textContent = "A script wrote this.";
+fetch("/data.json").then(r => r.json()).then(data => { document.body.dataset.fetched = data.word; });
+`
+
+// A keptSite serves keptPage and what belongs to it.
+type keptSite struct {
+	reports chan string
+}
+
+func (s *keptSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	contents := map[string]struct{ mediaType, body string }{
+		"/":           {"text/html; charset=utf-8", keptPage},
+		"/style.css":  {"text/css", "#styled { width: 123px; }"},
+		"/script.js":  {"text/javascript", keptScript},
+		"/data.json":  {"application/json", `{"word": "fetched"}`},
+		"/frame.html": {"text/html", "<!DOCTYPE html><title>Not a page</title><p>In a frame."},
+	}
+	var side int
+	_, err := fmt.Sscanf(r.URL.Path, "/%d.png", &side)
+	c, ok := contents[r.URL.Path]
+	switch {
+	case r.URL.Path == "/report":
+		s.reports <- r.URL.Path
+	case err == nil:
+		w.Header().Set("Content-Type", "image/png")
+		png.Encode(w, image.NewGray(image.Rect(0, 0, 10*side, 7)))
+	case ok:
+		w.Header().Set("Content-Type", c.mediaType)
+		fmt.Fprint(w, c.body)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// A replayed is what is seen of the page in replayweb.page.
+type replayed struct {
+	Title, Text, Width, Fetched, Frame string
+	Images                             []int // their natural widths
+	Pages                              int   // in its list
+	Signed                             bool  // the signature is valid
+}
+
+var wantReplayed = replayed{
+	Title:   "A page to be kept",
+	Text:    "Grüße from the past The style makes this narrow. A script wrote this.",
+	Width:   "123px",
+	Fetched: "fetched",
+	Frame:   "In a frame.",
+	Images:  []int{10, 20, 30},
+	Pages:   2,
+	Signed:  true,
+}
+
+// replayPage embeds replayweb.page, whose service worker has an API too, and reports what it shows once that is whole
+// and as it should be, or else after half a minute. The page is in a frame of a
+// frame, in shadow trees.
+const replayPage = `<!DOCTYPE html>
+<link rel="icon" href="data:,">
+<script src="/ui.js"></script>
+<replay-web-page source="/site.wacz" url="%s" embed="replayonly" style="height: 500px"></replay-web-page>
+<script>
+let reported = false;
+function find(root) {
+	for (const e of root.querySelectorAll("*")) {
+		const inside = e.localName === "iframe" ? e.contentDocument : e.shadowRoot;
+		if (e.localName === "iframe" && e.contentWindow.location.pathname.includes("mp_/http")) return e;
+		const found = inside && find(inside);
+		if (found) return found;
+	}
+}
+function look() {
+	const seen = {};
+	try {
+		const shown = find(document);
+		if (!shown) return {};
+		const doc = shown.contentDocument;
+		const frame = [...doc.querySelectorAll("iframe")].find(f => f.src.includes("frame.html"));
+		seen.Title = doc.title;
+		seen.Text = doc.body.innerText.replace(/\s+/g, " ").trim();
+		seen.Width = doc.defaultView.getComputedStyle(doc.getElementById("styled")).width;
+		seen.Fetched = doc.body.dataset.fetched || "";
+		seen.Images = [...doc.images].map(i => i.naturalWidth);
+		seen.Frame = frame.contentDocument.body.innerText.trim();
+	} catch (e) {}
+	return seen;
+}
+async function ask(seen) {
+	const shown = find(document);
+	if (!shown) return;
+	const id = shown.contentWindow.location.pathname.split("/")[3];
+	const known = await (await shown.ownerDocument.defaultView.fetch("/replay/w/api/c/" + id + "?all=1")).json();
+	seen.Pages = known.pages.length;
+	seen.Signed = await signed(%s);
+}
+const octets = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
+async function signed(data) {
+	const key = await crypto.subtle.importKey("spki", octets(data.publicKey), {name: "ECDSA", namedCurve: "P-384"}, true, ["verify"]);
+	return crypto.subtle.verify({name: "ECDSA", hash: "SHA-256"}, key, octets(data.signature), new TextEncoder().encode(data.hash));
+}
+const want = %s, start = Date.now(), timer = setInterval(async () => {
+	const seen = look();
+	try { await ask(seen); } catch (e) { seen.Text += String(e); }
+	if (Date.now() - start < 30000 && !Object.keys(want).every(k => String(seen[k]) === String(want[k]))) return;
+	clearInterval(timer);
+	if (!reported) fetch("/report", {method: "POST", body: JSON.stringify(seen)});
+	reported = true;
+}, 200);
+</script>
+`
+
+// A browser visits a page through the proxy, twice; the WARC files are packed;
+// the site is gone; and a browser shows the page all the same, by the code of
+// replayweb.page.
+func TestPackedPageReplays(t *testing.T) {
+	browser := findBrowser(t)
+	program := replayProgram(t)
+	handler := &keptSite{reports: make(chan string, 1)}
+	site := newSite(t, handler)
+	dir := filepath.Join(t.TempDir(), "warcs")
+	recordVisits(t, browser, handler, site.URL, dir)
+	gone := goneSite(t, site)
+
+	for name, more := range map[string]int{"short index": 0, "index in blocks": 3000} {
+		t.Run(name, func(t *testing.T) {
+			files := []string{dir}
+			if more > 0 {
+				files = append(files, writeCaptures(t, more))
+			}
+			packed := filepath.Join(t.TempDir(), "site.wacz")
+			key := filepath.Join(t.TempDir(), "key.pem")
+			runOnce(t, "pack", "--new-key", key)
+			signer := runOnce(t, append([]string{"pack", "--out", packed, "--sign", key, "--url", site.URL + "/"}, files...)...)
+			wantPackage(t, packed, site.URL, signer, 2)
+			seen := replay(t, browser, program, packed, site.URL+"/")
+			if !reflect.DeepEqual(seen, wantReplayed) {
+				t.Errorf("the replay shows\n%+v, want\n%+v", seen, wantReplayed)
+			}
+		})
+	}
+	if n := gone.Load(); n > 0 {
+		t.Errorf("the replay has connected to the site %d times", n)
+	}
+}
+
+// replayProgram is the directory of replayweb.page.
+func replayProgram(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join("..", "..", "testdata", "node", "node_modules", "replaywebpage")
+	if _, err := os.Stat(filepath.Join(dir, "sw.js")); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("replayweb.page is needed, testdata/tools.sh installs it: %v", err)
+		}
+		t.Skipf("testdata/tools.sh has not been run: %v", err)
+	}
+	return dir
+}
+
+// recordVisits lets a browser visit the site twice through warctee. The second
+// visit makes revisit records. The gzip members have an extra field, which the
+// replay has to pass over.
+func recordVisits(t *testing.T, browser string, site *keptSite, url, dir string) {
+	t.Helper()
+	caDir := filepath.Join(t.TempDir(), "ca")
+	cmd := programCommand(t, "record", "--listen", "127.0.0.1:0", "--dir", dir, "--ca-dir", caDir, "--skip-lengths")
+	cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+originCA.CertPath())
+	p := startCommand(t, cmd)
+	authority, err := certs.Read(caDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		browse(t, browser, append(chromiumFlags(p.proxy.String(), authority), url+"/"), site.reports)
+	}
+	p.stop()
+}
+
+// goneSite ends a site, and counts who still wants to reach it.
+func goneSite(t *testing.T, site *httptest.Server) *atomic.Int64 {
+	t.Helper()
+	address := site.Listener.Addr().String()
+	site.Close()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	var callers atomic.Int64
+	go func() { // ends when the listener is closed
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			callers.Add(1)
+			conn.Close()
+		}
+	}()
+	return &callers
+}
+
+// writeCaptures writes a WARC file of many small captures.
+func writeCaptures(t *testing.T, n int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "more.warc.gz")
+	var b bytes.Buffer
+	w := warc.NewWriter(&b, warc.WriterOptions{})
+	for i := range n {
+		block := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nsmall"
+		h := warc.Header{
+			{Name: "WARC-Type", Value: "response"},
+			{Name: "WARC-Record-ID", Value: warc.NewRecordID()},
+			{Name: "WARC-Date", Value: "2020-01-01T00:00:00Z"},
+			{Name: "WARC-Target-URI", Value: fmt.Sprintf("http://%d.example/%d", i%7, i)},
+			{Name: "Content-Type", Value: "application/http; msgtype=response"},
+		}
+		if err := w.WriteRecord(h, strings.NewReader(block), int64(len(block))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// runOnce runs warctee to its end and returns the last word that it says.
+func runOnce(t *testing.T, args ...string) (last string) {
+	t.Helper()
+	out, err := programCommand(t, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("warctee %q: %v\n%s", args, err, out)
+	}
+	words := strings.Fields(string(out))
+	return words[len(words)-1]
+}
+
+// wantPackage verifies a package and looks at its list of pages: the visits of
+// the page, and nothing else.
+func wantPackage(t *testing.T, path, site, signer string, visits int) {
+	t.Helper()
+	runOnce(t, "pack", "--verify", "--signer", signer, path)
+	files := readZip(t, path)
+	lines := strings.Split(strings.TrimSpace(files["pages/pages.jsonl"]), "\n")
+	if len(lines) != 1+visits {
+		t.Fatalf("the list has %d lines:\n%s", len(lines), files["pages/pages.jsonl"])
+	}
+	for i, line := range lines[1:] {
+		var page struct{ ID, URL, TS, Title, Text string }
+		if err := json.Unmarshal([]byte(line), &page); err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		if i == 0 {
+			text = "Grüße from the past The style makes this narrow."
+		}
+		if _, err := time.Parse(time.RFC3339, page.TS); err != nil || page.ID == "" || page.URL != site+"/" || page.Title != wantReplayed.Title || page.Text != text {
+			t.Errorf("page %d of the list: %+v, %v", i, page, err)
+		}
+	}
+	var pkg struct {
+		Version     string `json:"wacz_version"`
+		MainPageURL string `json:"mainPageUrl"`
+	}
+	if err := json.Unmarshal([]byte(files["datapackage.json"]), &pkg); err != nil || pkg.Version != wacz.Version || pkg.MainPageURL != site+"/" {
+		t.Errorf("datapackage.json is\n%s", files["datapackage.json"])
+	}
+}
+
+// replay opens a page of a package in a browser that can reach nothing but the
+// server with replayweb.page and the package.
+func replay(t *testing.T, browser, program, packed, page string) replayed {
+	t.Helper()
+	reports := make(chan replayed, 1)
+	var worker atomic.Bool // the service worker was asked for
+	mux := http.NewServeMux()
+	var digest struct{ SignedData json.RawMessage }
+	if err := json.Unmarshal([]byte(readZip(t, packed)["datapackage-digest.json"]), &digest); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(wantReplayed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, replayPage, page, digest.SignedData, want)
+	})
+	mux.HandleFunc("/ui.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, filepath.Join(program, "ui.js")) })
+	mux.HandleFunc("/replay/sw.js", func(w http.ResponseWriter, r *http.Request) {
+		worker.Store(true)
+		http.ServeFile(w, r, filepath.Join(program, "sw.js"))
+	})
+	mux.HandleFunc("/replay/ui.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, filepath.Join(program, "ui.js")) })
+	mux.HandleFunc("/site.wacz", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, packed) })
+	mux.HandleFunc("/report", func(_ http.ResponseWriter, r *http.Request) {
+		var seen replayed
+		if json.NewDecoder(r.Body).Decode(&seen) == nil {
+			reports <- seen
+		}
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := browse(t, browser, []string{"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE " + u.Hostname(), server.URL + "/"}, reports)
+	if !worker.Load() {
+		t.Errorf("the service worker was not loaded")
+	}
+	return seen
+}
+
+// readZip reads all files of a zip file.
+func readZip(t *testing.T, path string) map[string]string {
+	t.Helper()
+	z, err := zip.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	files := make(map[string]string)
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[f.Name] = string(content)
+	}
+	return files
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// A progress shows on a terminal how far a long job has come, how fast it is and
+// when it will end. Elsewhere it shows nothing. It is safe for concurrent use.
+type progress struct {
+	bar *progressbar.ProgressBar // nil: no terminal
+}
+
+// newProgress starts to show how many of total bytes are done. What says in a
+// word what is done to them, as in "checking".
+func newProgress(stderr io.Writer, total int64, what string) *progress {
+	if !isTerminal(stderr) {
+		return &progress{}
+	}
+	return &progress{bar: progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(stderr),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionShowBytes(true),
+		progressbar.OptionShowTotalBytes(true),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionThrottle(200*time.Millisecond),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionClearOnFinish(),
+	)}
+}
+
+// isTerminal reports whether w is one.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// add tells that n more bytes are done.
+func (p *progress) add(n int64) {
+	if p.bar != nil {
+		p.bar.Add64(n) // an error of the terminal is not the job's
+	}
+}
+
+// clear takes the bar away, so that a line can be printed. The next add shows it
+// again.
+func (p *progress) clear() {
+	if p.bar != nil {
+		p.bar.Clear()
+	}
+}
+
+// done takes the bar away for good.
+func (p *progress) done() {
+	if p.bar != nil {
+		p.bar.Exit()
+		p.bar.Clear()
+	}
+}
+
+// rate says how much was done in which time: "1.2 GB in 3.4s, 353 MB/s".
+func rate(bytes int64, took time.Duration) string {
+	perSecond := float64(bytes) / max(took.Seconds(), 0.001)
+	return fmt.Sprintf("%s in %v, %s/s", humanize.Bytes(uint64(bytes)), took.Round(100*time.Millisecond), humanize.Bytes(uint64(perSecond)))
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"syscall"
 
 	"github.com/warctee/warctee/rotate"
 	"github.com/warctee/warctee/warc"
@@ -46,11 +45,9 @@ func (w *writer) place(c *capture, out *output) (placing, error) {
 		return toCurrent, nil
 	}
 	need, divided := int64(0), false
-	for _, p := range []*part{&c.request, &c.response, &c.note} {
-		if p.header != nil {
-			divided = divided || p.segments != nil
-			need += p.sizeAtMost(o)
-		}
+	for _, p := range c.records() {
+		divided = divided || p.segments != nil
+		need += p.sizeAtMost(o)
 	}
 	if divided {
 		return toChain, nil
@@ -73,10 +70,7 @@ func (w *writer) place(c *capture, out *output) (placing, error) {
 
 // size is what the records of a capture take in a file.
 func (c *capture) size(to target) (total int64, err error) {
-	for _, p := range []*part{&c.request, &c.response, &c.note} {
-		if p.header == nil {
-			continue
-		}
+	for _, p := range c.records() {
 		n, err := p.size(&c.x.r.options, to)
 		if err != nil {
 			return 0, err
@@ -102,17 +96,17 @@ func (p *part) size(o *Options, to target) (int64, error) {
 // appendChain writes a capture that does not fit one file. Nobody is told of it
 // before it is durable.
 func (w *writer) appendChain(c *capture, out *output) error {
-	if c.revisit { // of something in the current file, it may be
-		if err := w.syncOutput(out); err != nil {
-			return err
-		}
-		if !w.r.holds(c.original) {
-			c.undoRevisit()
-			return w.append(c)
-		}
+	// A chain may take long: what was appended before does not wait for it. And a
+	// revisit may be of something in the current file.
+	if err := w.syncOutput(out); err != nil {
+		return err
+	}
+	if c.revisit && !w.r.holds(c.original) {
+		c.undoRevisit()
+		return w.append(c)
 	}
 	err := w.startChain(c)
-	if errors.Is(err, errReckoned) {
+	for errors.Is(err, errReckoned) { // once for each record, at most
 		if err := w.abortChain(c, err); errors.Is(err, errAbort) {
 			return err
 		}
@@ -122,7 +116,7 @@ func (w *writer) appendChain(c *capture, out *output) error {
 		return fmt.Errorf("%w: %w", errInChain, err)
 	}
 	if err != nil {
-		if w.isTooBigInChain(err, c.chain) {
+		if w.isTooBig(err, c.chain.file) {
 			err = fmt.Errorf("%w: %w", errTooBig, err)
 		}
 		return w.abortChain(c, err)
@@ -156,15 +150,10 @@ func (w *writer) abortChain(c *capture, err error) error {
 
 var errAbort = errors.New("and the files cannot be removed")
 
-// isTooBigInChain is isTooBig for a file of a chain.
-func (w *writer) isTooBigInChain(err error, ch *chain) bool {
-	return errors.Is(err, syscall.EFBIG) && ch.file != nil && ch.file.Err() == nil && ch.file.Size() == ch.file.Preamble() && w.set.Probe() == nil
-}
-
 // fillChain writes the records: first those in segments, whose first one starts a
 // file, and then the others behind the last segment.
 func (w *writer) fillChain(c *capture) error {
-	parts := []*part{&c.request, &c.response, &c.note}
+	parts := c.records()
 	if err := w.startFile(c); err != nil {
 		return err
 	}
@@ -177,7 +166,7 @@ func (w *writer) fillChain(c *capture) error {
 	}
 	for _, divided := range []bool{true, false} {
 		for _, p := range parts {
-			if p.header == nil || divided != (p.segments != nil) {
+			if divided != (p.segments != nil) {
 				continue
 			}
 			if err := w.addToChain(c, p); err != nil {

@@ -1,6 +1,10 @@
 package recorder
 
-import "io"
+import (
+	"io"
+	"log/slog"
+	"runtime/debug"
+)
 
 // A record is read once, into its file.
 type record struct {
@@ -36,10 +40,18 @@ func (r *record) close() {
 }
 
 // late is a record that write makes while it is read.
-func late(start []byte, write func(io.Writer) error) *record {
+func late(log *slog.Logger, start []byte, write func(io.Writer) error) *record {
 	r, w := io.Pipe()
 	go func() { // ends when all has been read, or when the record is closed
-		w.CloseWithError(write(w))
+		var err error
+		defer func() {
+			if p := recover(); p != nil { // in a library: this record is to blame, no other one
+				log.Error("internal error while a record was compressed", "panic", p, "stack", string(debug.Stack()))
+				err = errInternal
+			}
+			w.CloseWithError(err)
+		}()
+		err = write(w)
 	}()
 	return &record{start: start, block: r, late: r}
 }

@@ -54,8 +54,8 @@ func (w *writer) givesUp(c *capture, err error) bool {
 
 // isTooBig reports whether err, of an append to a file, is the fault of what
 // was appended: there is nothing else in the file, and other files work.
-func (w *writer) isTooBig(err error, out *output) bool {
-	return errors.Is(err, syscall.EFBIG) && out.file.Err() == nil && out.file.Size() == out.first && w.set.Probe() == nil
+func (w *writer) isTooBig(err error, file *rotate.File) bool {
+	return errors.Is(err, syscall.EFBIG) && file != nil && file.Err() == nil && file.Size() == file.Preamble() && w.set.Probe() == nil
 }
 
 // guard turns a panic into the end of recording: after it nobody knows what is
@@ -139,7 +139,7 @@ func (w *writer) retry() {
 // compressed only when it is appended may need far less than it seems, so that
 // is tried from time to time.
 func (w *writer) roomFor(waiting []*capture) error {
-	if len(waiting) == 0 {
+	if len(waiting) == 0 || waiting[0].chain != nil { // all but the names is on the disk
 		return nil
 	}
 	free, total, err := w.set.Free()

@@ -242,14 +242,14 @@ func (p *part) encode(o *Options, to target, buf []byte) (*record, []byte, error
 	case o.Compression == warc.Plain:
 		return &record{start: header, block: p.block(), end: []byte("\r\n\r\n")}, buf, nil
 	case o.Compression == warc.Zstd:
-		rec, err := p.encodeFrame(to, header)
+		rec, err := p.encodeFrame(o, to, header)
 		return rec, buf, err
 	case p.stored && o.SkipLengths:
 		return &record{block: warc.SkippableStoredMember(header, p.head, p.bodyReader(), p.bodySize())}, buf, nil
 	case p.stored:
 		return &record{block: warc.StoredMember(header, p.head, p.bodyReader(), p.bodySize())}, buf, nil
 	case p.packed == nil:
-		return p.encodeLate(header), buf, nil
+		return p.encodeLate(o, header), buf, nil
 	}
 	from = len(buf)
 	if o.SkipLengths {
@@ -263,10 +263,10 @@ func (p *part) encode(o *Options, to target, buf []byte) (*record, []byte, error
 }
 
 // encodeLate deflates the block while it is read.
-func (p *part) encodeLate(header []byte) *record {
+func (p *part) encodeLate(o *Options, header []byte) *record {
 	header = bytes.Clone(header) // late may live longer than the buffer
 	block := p.block()
-	return late(warc.AppendMemberStart(nil, header), func(w io.Writer) error {
+	return late(o.Logger, warc.AppendMemberStart(nil, header), func(w io.Writer) error {
 		deflated, err := p.deflateTo(w, block)
 		if err == nil {
 			_, err = w.Write(warc.AppendMemberEnd(nil, header, deflated))
@@ -436,10 +436,7 @@ func (c *capture) asOriginal(file string, offset, length int64) dedup.Capture {
 // encode returns the records as they go to a file, and buf with what they need
 // appended to it; the response is the second one, or the only one.
 func (c *capture) encode(warcinfoID string, buf []byte) (records []*record, used []byte, err error) {
-	for _, p := range []*part{&c.request, &c.response, &c.note} {
-		if p.header == nil {
-			continue
-		}
+	for _, p := range c.records() {
 		var rec *record
 		if rec, buf, err = p.encode(&c.x.r.options, c.x.r.fileOf(c.x.series, warcinfoID), buf); err != nil {
 			for _, r := range records {
@@ -450,6 +447,16 @@ func (c *capture) encode(warcinfoID string, buf []byte) (records []*record, used
 		records = append(records, rec)
 	}
 	return records, buf, nil
+}
+
+// records are those that there are, in their order.
+func (c *capture) records() (list []*part) {
+	for _, p := range []*part{&c.request, &c.response, &c.note} {
+		if p.header != nil {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 func (c *capture) parts() []*part { return []*part{&c.request, &c.response, &c.note, &c.whole} }
@@ -467,7 +474,7 @@ func (c *capture) release() {
 // a lot more where that is guessed, because a body is still to be compressed.
 func (c *capture) needs() (n int64, guessed bool) {
 	n = c.heads
-	for _, p := range []*part{&c.request, &c.response, &c.note} {
+	for _, p := range c.records() {
 		for _, s := range p.spools() {
 			n += s.len()
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"slices"
@@ -83,7 +84,8 @@ func (s *spool) section(from, size int64) io.Reader {
 	return io.MultiReader(file, &memReader{s.tail[max(0, from-inFile) : from+size-inFile]})
 }
 
-// weighPreamble learns how long the start of a file is.
+// weighPreamble learns how long the start of a file is, and refuses one that
+// leaves little of it.
 func (r *Recorder) weighPreamble() error {
 	if r.options.Oversize == OversizeWhole {
 		return nil
@@ -92,6 +94,9 @@ func (r *Recorder) weighPreamble() error {
 	first, _, err := r.warcinfo("", r.fileName("", time.Now(), 0))
 	r.beside = nil
 	r.preamble.Store(int64(len(first)))
+	if most := r.options.MaxSize / 4; err == nil && int64(len(first)) > most {
+		return fmt.Errorf("recorder: a file starts with %s, the dictionary and what describes it: that is more than a quarter of the size that no file may exceed, %s", size(int64(len(first))), size(r.options.MaxSize))
+	}
 	return err
 }
 
@@ -103,11 +108,16 @@ func (r *Recorder) notePreamble(f *rotate.File) {
 // with that header, or for all of it when it has none, and nothing else but the
 // start of the file.
 func (r *Recorder) roomFor(h warc.Header) int64 {
-	room := r.options.MaxSize - r.preamble.Load() - preambleRoom - headerRoom
+	return r.options.MaxSize - r.preamble.Load() - preambleRoom - headerSize(h)
+}
+
+// headerSize is what a header takes at most, with what it is still to get.
+func headerSize(h warc.Header) int64 {
+	n := int64(headerRoom)
 	for _, f := range h {
-		room -= int64(len(f.Name) + len(f.Value) + len(": \r\n"))
+		n += int64(len(f.Name) + len(f.Value) + len(": \r\n"))
 	}
-	return room
+	return n
 }
 
 // A boundedSpool keeps what is written to it, unless that is too much for a
@@ -144,12 +154,14 @@ func (b *boundedSpool) Write(p []byte) (int, error) {
 
 func (b *boundedSpool) over() bool { return b.n > b.max }
 
-// fitLarge makes those records fit of which it is certain that they do not.
+// fitLarge makes those records fit of which it is certain that they do not. It
+// takes its time, so it is not left to the writer. A zstd frame depends on its
+// file, but hardly in its length: see errReckoned.
 func (c *capture) fitLarge() {
 	r := c.x.r
 	o := &r.options
-	if o.Oversize == OversizeWhole || o.Oversize == OversizeSegment && o.Compression == warc.Zstd {
-		return // what is in a zstd frame depends on its file
+	if o.Oversize == OversizeWhole {
+		return
 	}
 	for _, p := range []*part{&c.request, &c.response} {
 		if !p.isLarge(o) {
@@ -198,8 +210,8 @@ func (c *capture) fit(p *part) error {
 // sizeBeside tells how many bytes the other records of a capture take at most,
 // if they fit a file.
 func (c *capture) sizeBeside(p *part) (n int64) {
-	for _, other := range []*part{&c.request, &c.response, &c.note} {
-		if other != p && other.header != nil {
+	for _, other := range c.records() {
+		if other != p {
 			n += other.sizeAtMost(&c.x.r.options)
 		}
 	}
@@ -208,10 +220,7 @@ func (c *capture) sizeBeside(p *part) (n int64) {
 
 // sizeAtMost is what a record takes in a file, or somewhat more.
 func (p *part) sizeAtMost(o *Options) int64 {
-	n := int64(headerRoom)
-	for _, f := range p.header {
-		n += int64(len(f.Name) + len(f.Value) + len(": \r\n"))
-	}
+	n := headerSize(p.header)
 	switch {
 	case p.packed != nil:
 		return n + p.packed.len()
@@ -256,6 +265,7 @@ func (c *cursor) take(room int64) (seg *part, digest string, err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
+		releasePacked([]*part{seg})
 		return nil, "", err
 	}
 	c.at += n
@@ -291,6 +301,9 @@ func (c *cursor) frameUpTo(room int64) (n int64, err error) {
 			return 0, err
 		}
 		if int64(*size) > room {
+			if attempts == 0 { // it is longer in one go than in pieces
+				n = min(left, warc.StoredUpTo(room))
+			}
 			return n, nil
 		}
 		n = try

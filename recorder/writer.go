@@ -67,7 +67,6 @@ type call struct {
 // An output is the current file of a series.
 type output struct {
 	file     *rotate.File
-	first    int64      // its length at the start
 	durable  int64      // length of the file that has been synced
 	unsynced []*capture // what was appended behind it
 	tries    int        // to end it after it has failed
@@ -306,7 +305,7 @@ func (w *writer) appendTo(c *capture, out *output) error {
 	}
 	offset, total, err := out.file.Append(pieces...)
 	if err != nil {
-		if w.isTooBig(err, out) {
+		if w.isTooBig(err, out.file) {
 			err = fmt.Errorf("%w: %w", errTooBig, err)
 		}
 		return err
@@ -339,7 +338,7 @@ func (w *writer) output(series string) (*output, error) {
 		if out != nil {
 			w.settle(out)
 		}
-		out = &output{file: file, first: file.Size(), durable: file.Size()}
+		out = &output{file: file, durable: file.Size()}
 		w.series[series] = out
 		w.r.notePreamble(file)
 		w.name.Store(file.Name())

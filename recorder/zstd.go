@@ -92,7 +92,7 @@ func (p *part) frame(o *Options, to target, dst io.Writer) (*framed, error) {
 }
 
 // encodeFrame returns the record as a frame.
-func (p *part) encodeFrame(to target, header []byte) (*record, error) {
+func (p *part) encodeFrame(o *Options, to target, header []byte) (*record, error) {
 	if p.stored {
 		frame, err := warc.StoredFrame(to.dictionary, header, p.head, p.bodyReader(), p.bodySize())
 		return &record{block: frame}, err
@@ -104,13 +104,13 @@ func (p *part) encodeFrame(to target, header []byte) (*record, error) {
 	header = bytes.Clone(header) // late may live longer than the buffer
 	if p.packed == nil {
 		block := p.block()
-		return late(nil, func(w io.Writer) error {
+		return late(o.Logger, nil, func(w io.Writer) error {
 			return warc.WriteFrame(w, to.dictionary, header, block, length)
 		}), nil
 	}
 	packed := warc.NewReader(p.packed.reader()) // for another file
 	packed.Dictionary = p.framed.dictionary
-	return late(nil, func(w io.Writer) error {
+	return late(o.Logger, nil, func(w io.Writer) error {
 		if _, err := packed.Next(); err != nil {
 			return err
 		}

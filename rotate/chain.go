@@ -91,6 +91,13 @@ func (c *Chain) Commit() error {
 	if err := c.seal(); err != nil {
 		return err
 	}
+	if !c.named { // as long as there is a way back
+		for _, f := range c.files {
+			if err := f.check(); err != nil {
+				return fmt.Errorf("%s: %w", f.name, err)
+			}
+		}
+	}
 	var lost error
 	for _, f := range c.files {
 		if f.done {
@@ -126,7 +133,7 @@ func (c *Chain) Abort() error {
 		return err
 	}
 	for i := len(c.files) - 1; i >= 0; i-- {
-		if i == 0 && len(c.files) > 1 {
+		if i == 0 {
 			if err := c.set.fs.SyncDir(c.set.options.Dir); err != nil {
 				return fmt.Errorf("take back the parts of %s: %w", c.files[0].name, err)
 			}

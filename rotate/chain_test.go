@@ -185,16 +185,7 @@ func TestOrderOfCallsInChain(t *testing.T) {
 	if err := c.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, call := range f.calls {
-		op, name, _ := strings.Cut(call, " ")
-		if name = strings.Replace(name, c.key, "KEY", 1); name == filepath.Base(o.Dir) {
-			name = "DIR"
-		}
-		if op == "sync" || op == "rename" || op == "syncdir" || op == "create" {
-			got = append(got, op+" "+name)
-		}
-	}
+	got := callsOf(f, c)
 	want := []string{
 		"create a-00000.log.gz.KEY-1.part", "syncdir DIR", "sync a-00000.log.gz.KEY-1.part",
 		"create a-00001.log.gz.KEY-2.part", "syncdir DIR", "sync a-00001.log.gz.KEY-2.part",
@@ -204,6 +195,72 @@ func TestOrderOfCallsInChain(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	closeSet(t, s)
+}
+
+// callsOf are the calls of a chain that change the directory or make something
+// durable.
+func callsOf(f *faultFS, c *Chain) (calls []string) {
+	for _, call := range f.calls {
+		op, name, _ := strings.Cut(call, " ")
+		if name = strings.Replace(name, c.key, "KEY", 1); name == filepath.Base(c.set.options.Dir) {
+			name = "DIR"
+		}
+		if op == "sync" || op == "rename" || op == "syncdir" || op == "create" || op == "remove" {
+			calls = append(calls, op+" "+name)
+		}
+	}
+	return calls
+}
+
+// When a chain is taken back its first file goes last, when the others are gone
+// for good: without it they would be taken for committed.
+func TestOrderOfCallsInAbort(t *testing.T) {
+	f := &faultFS{}
+	o := testOptions(t.TempDir())
+	o.FS = f
+	s := open(t, o)
+	c, err := s.Chain("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		part, err := c.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(t, part, "x")
+	}
+	f.calls = nil
+	if err := c.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"remove a-00002.log.gz.KEY-3.part", "remove a-00001.log.gz.KEY-2.part", "syncdir DIR", "remove a-00000.log.gz.KEY-1.part"}
+	if got := callsOf(f, c); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	closeSet(t, s)
+}
+
+// A rename by link and unlink that was interrupted in the middle leaves a file
+// with two names: the chain is committed, and no file is there twice.
+func TestPartWithTwoNames(t *testing.T) {
+	o := testOptions(t.TempDir())
+	for i, name := range []string{"a-1.log.gz", "a-2.log.gz"} {
+		path := filepath.Join(o.Dir, name)
+		if err := os.WriteFile(fmt.Sprintf("%s.key-%d.part", path, i+1), []byte(frame(name)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			continue
+		}
+		if err := os.Link(path+".key-1.part", path); err != nil {
+			t.Skip(err)
+		}
+	}
+	closeSet(t, open(t, o))
+	if got := list(t, o.Dir); !slices.Equal(got, []string{"a-1.log.gz", "a-2.log.gz"}) {
+		t.Errorf("there is %q", got)
+	}
 }
 
 // What cannot be taken back keeps another chain from being begun, until it can.

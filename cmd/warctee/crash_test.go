@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -21,12 +20,7 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
-	"github.com/warctee/warctee/dedup"
 	"github.com/warctee/warctee/warc"
-	"github.com/warctee/warctee/warc/check"
-	"github.com/warctee/warctee/warc/warctest"
 )
 
 // crashRoundsPerArchive bounds an archive: all of it is read in each round.
@@ -42,6 +36,9 @@ const crashRoundsPerArchive = 20
 //   - An exchange holds its slot until it is written. So of those that clients
 //     have got completely, no more may be missing than there are slots. (None
 //     lasts so long that it would give its slot back before.)
+//
+// In every other round what does not fit a file is divided, and a client asks for
+// nothing else, so that many kills hit a chain of files.
 //
 // CRASH_ROUNDS and CRASH_SEED choose how often and when.
 func TestCrashes(t *testing.T) {
@@ -78,6 +75,7 @@ type crashed struct {
 	next    atomic.Int64
 	must    map[int]bool   // exchanges that are in the archive
 	kills   map[string]int // how often, in the middle of what
+	rounds  int
 }
 
 func newCrashed(t *testing.T, rng *rand.Rand) *crashed {
@@ -121,10 +119,18 @@ func (x *crashed) round() {
 	}
 	slots := []int{1, 4, 16}[x.rng.IntN(3)]
 	compression := []string{"gzip", "zstd"}[x.rng.IntN(2)]
-	p := startProgram(x, x.dir, "--max-size", "100kB", "--log-level", "error", "--max-in-flight", strconv.Itoa(slots), "--compress", compression)
+	flags := []string{"--max-size", "100kB", "--log-level", "error", "--max-in-flight", strconv.Itoa(slots), "--compress", compression}
+	divided := x.rounds%2 == 0
+	if x.rounds++; divided {
+		flags = append(flags, "--max-size", "128KiB", "--oversize", "segment")
+	}
+	p := startProgram(x, x.dir, flags...)
 	x.wantRecovered()
 	first := int(x.next.Load())
-	written, got := x.killInTraffic(p)
+	written, got := x.killInTraffic(p, divided)
+	if parts, _ := filepath.Glob(filepath.Join(x.dir, "*.part")); len(parts) > 0 {
+		x.kills["chain"]++
+	}
 
 	x.must = x.captures()
 	ours, missing := int64(0), 0
@@ -178,16 +184,31 @@ func (x *crashed) startBlindly() *exec.Cmd {
 // killInTraffic kills p at a random moment in the middle of traffic. It returns
 // how many captures /status told of just before, and which exchanges clients
 // have got completely.
-func (x *crashed) killInTraffic(p *program) (written int64, got []int) {
+func (x *crashed) killInTraffic(p *program, large bool) (written int64, got []int) {
 	x.Helper()
-	clients := x.startTraffic(p)
+	clients := x.startTraffic(p, large)
 	<-time.After(time.Duration(x.rng.Int64N(int64(time.Second)))) // the random moment
 	s := p.status()
+	if large {
+		x.awaitChain()
+	}
 	clients.ending.Store(true)
 	p.cmd.Process.Kill()
 	<-p.exited
 	x.kills["traffic"]++
 	return s.Responses + s.Revisits, slices.Collect(maps.Keys(clients.wait()))
+}
+
+// awaitChain waits for a moment at which a chain of files is most likely being
+// written, or committed.
+func (x *crashed) awaitChain() {
+	for start := time.Now(); time.Since(start) < time.Second; {
+		if parts, _ := filepath.Glob(filepath.Join(x.dir, "*.part")); len(parts) > 0 {
+			break
+		}
+		<-time.After(100 * time.Microsecond)
+	}
+	<-time.After(time.Duration(x.rng.Int64N(int64(10 * time.Millisecond))))
 }
 
 // Traffic comes from clients that go on until the program ends.
@@ -205,16 +226,21 @@ func (t *traffic) wait() map[int]time.Time {
 	return t.got
 }
 
-func (x *crashed) startTraffic(p *program) *traffic {
+// startTraffic starts clients, of which the first one asks only for what is large
+// if that is wanted.
+func (x *crashed) startTraffic(p *program, large bool) *traffic {
 	x.Helper()
 	t := &traffic{got: make(map[int]time.Time)}
 	http2Client, closing := p.client(true), p.client(false)
 	closing.Transport.(*http.Transport).DisableKeepAlives = true
-	for range 8 {
+	for i := range 8 {
 		http1Client := p.client(false)
 		t.clients.Go(func() { // ends with the process
 			for {
 				c := newLoadCase(int(x.next.Add(1) - 1))
+				for large && i == 0 && c.size < 300<<10 {
+					c = newLoadCase(int(x.next.Add(1) - 1))
+				}
 				client := http1Client
 				if c.http2 {
 					client = http2Client
@@ -235,179 +261,6 @@ func (x *crashed) startTraffic(p *program) *traffic {
 		})
 	}
 	return t
-}
-
-// captures reads what a dead process has left: the exchanges that are whole. In
-// files that have their final name all is.
-func (x *crashed) captures() map[int]bool {
-	x.Helper()
-	found := make(map[int]bool)
-	x.readFiles(func(file string, r *warc.Record, _ int64) {
-		if kind := r.Type(); kind == warc.TypeResponse || kind == warc.TypeRevisit {
-			n := x.number(r.TargetURI())
-			if found[n] {
-				x.Errorf("%s: exchange %d is in the archive twice", file, n)
-			}
-			found[n] = true
-		}
-	})
-	return found
-}
-
-// readFiles calls f for each whole record, with its length in the file.
-func (x *crashed) readFiles(f func(file string, r *warc.Record, length int64)) {
-	x.Helper()
-	for _, pattern := range []string{"*.warc.gz", "*.warc.zst", "*.open"} {
-		names, err := filepath.Glob(filepath.Join(x.dir, pattern))
-		if err != nil {
-			x.Fatal(err)
-		}
-		for _, name := range names {
-			b, err := os.ReadFile(name)
-			if err != nil {
-				x.Fatal(err)
-			}
-			if err := readWhole(b, func(r *warc.Record, length int64) { f(name, r, length) }); err != nil && !strings.HasSuffix(name, ".open") {
-				x.Errorf("%s has its final name, and is damaged: %v", name, err)
-			}
-		}
-	}
-}
-
-// readWhole calls f for each record that is whole, up to the first that is not.
-func readWhole(b []byte, f func(r *warc.Record, length int64)) error {
-	z := warc.NewReader(bytes.NewReader(b))
-	z.Strict = true
-	for {
-		r, err := z.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			_, err = io.Copy(io.Discard, z)
-		}
-		if err != nil {
-			return err
-		}
-		f(r, z.InputOffset()-r.Offset)
-	}
-}
-
-func (x *crashed) number(uri string) int {
-	x.Helper()
-	_, text, _ := strings.Cut(uri, "/exchange/")
-	n, err := strconv.Atoi(text)
-	if c := newLoadCase(n); err != nil || uri != x.origin(&c)+c.path() {
-		x.Errorf("%s is in the archive, nobody asked for it", uri)
-	}
-	return n
-}
-
-// wantRecovered checks an archive in which nothing is being written: it holds
-// exactly the exchanges that it must.
-func (x *crashed) wantRecovered() {
-	x.Helper()
-	if _, err := os.Stat(x.dir); errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	records := warctest.Check(x, x.dir)
-	byID, byURI := make(map[string]*check.Record), make(map[string][]*check.Record)
-	for i := range records {
-		r := &records[i]
-		byID[r.ID] = r
-		byURI[r.TargetURI] = append(byURI[r.TargetURI], r)
-	}
-	blocks := readBlocks(x.T, records)
-	for n := range x.must {
-		c := newLoadCase(n)
-		uri := x.origin(&c) + c.path()
-		if got := byURI[uri]; len(got) != 2 || got[0].Type != warc.TypeRequest {
-			x.Errorf("exchange %d has %d records", n, len(got))
-		} else if err := c.checkRecords(got[0], got[1], byID, blocks); err != nil {
-			x.Errorf("%+v: %v", c, err)
-		}
-		delete(byURI, uri)
-	}
-	for uri, r := range byURI {
-		if r[0].Type != warc.TypeWarcinfo {
-			x.Errorf("%s is in the archive, but was not before the start", uri)
-		}
-	}
-	if left, _ := filepath.Glob(filepath.Join(x.dir, ".spool-*")); len(left) > 0 {
-		x.Errorf("left over: %q", left)
-	}
-	if x.Failed() {
-		x.FailNow()
-	}
-}
-
-// wantIndexNotAhead checks the index of a dead process: each entry names a
-// whole response that is where it says. It returns the number of entries.
-func (x *crashed) wantIndexNotAhead() int {
-	x.Helper()
-	b, err := os.ReadFile(filepath.Join(x.dir, "dedup.bolt"))
-	if err != nil {
-		x.Fatal(err)
-	}
-	// A copy: the next start has to cope with what is there.
-	name := filepath.Join(x.TempDir(), "dedup.bolt")
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		x.Fatal(err)
-	}
-	entries := readIndex(x.T, name)
-	type place struct {
-		file           string
-		offset, length int64
-	}
-	found := make(map[place]dedup.Entry)
-	x.readFiles(func(file string, r *warc.Record, length int64) {
-		if h := r.Header; r.Type() == warc.TypeResponse {
-			e := dedup.Entry{Digest: h.Get("WARC-Payload-Digest")}
-			e.Capture = dedup.Capture{RecordID: r.ID(), TargetURI: h.Get("WARC-Target-URI"), Date: h.Get("WARC-Date"),
-				File: strings.TrimSuffix(filepath.Base(file), ".open"), Offset: r.Offset, Length: length}
-			found[place{e.Capture.File, r.Offset, length}] = e
-		}
-	})
-	for _, e := range entries {
-		if got := found[place{e.Capture.File, e.Capture.Offset, e.Capture.Length}]; got != e {
-			x.Errorf("the index names\n%+v\nin the archive there is\n%+v", e, got)
-		}
-	}
-	return len(entries)
-}
-
-// readIndex returns all entries of an index.
-func readIndex(t *testing.T, name string) (entries []dedup.Entry) {
-	t.Helper()
-	db, err := bolt.Open(name, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var digests []string
-	err = db.View(func(tx *bolt.Tx) error {
-		return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
-			return b.ForEach(func(digest, _ []byte) error {
-				digests = append(digests, string(digest))
-				return nil
-			})
-		})
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	index, err := dedup.OpenBolt(name, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer index.Close()
-	for _, digest := range digests {
-		c, ok, err := index.Lookup(digest)
-		if err != nil || !ok {
-			t.Errorf("the index has %s, and does not find it: %v", digest, err)
-		}
-		entries = append(entries, dedup.Entry{Digest: digest, Capture: c})
-	}
-	return entries
 }
 
 // tear does what a kill in the middle of a write does, which seldom happens: it
@@ -472,15 +325,22 @@ func (x *crashed) finish() (revisits int) {
 	p.stop()
 	x.wantRecovered()
 	entries := x.wantIndexNotAhead()
+	segments := 0
 	x.readFiles(func(_ string, r *warc.Record, _ int64) {
-		if r.Type() == warc.TypeRevisit {
+		switch r.Type() {
+		case warc.TypeRevisit:
 			revisits++
+		case warc.TypeContinuation:
+			segments++
 		}
 	})
 	files, _ := filepath.Glob(filepath.Join(x.dir, "*.warc.*"))
-	x.Logf("%d exchanges in %d files, %d revisits, %d entries in the index; kills: %v", len(x.must), len(files), revisits, entries, x.kills)
+	x.Logf("%d exchanges in %d files, %d revisits, %d continuation records, %d entries in the index; kills: %v", len(x.must), len(files), revisits, segments, entries, x.kills)
 	if entries == 0 || revisits == 0 {
 		x.Error("nothing of the index has been tested")
+	}
+	if x.rounds > 2 && segments == 0 && x.kills["chain"] == 0 {
+		x.Error("no record was divided")
 	}
 	return revisits
 }

@@ -72,7 +72,7 @@ func (x *powerless) round() {
 	}
 	p := startProgram(x, x.dir, "--max-size", "300kB", "--log-level", "error")
 	x.wantRecovered()
-	clients := x.startTraffic(p)
+	clients := x.startTraffic(p, false)
 	<-time.After(longAgo + time.Duration(x.rng.Int64N(int64(3*time.Second)))) // the random moment
 	clients.ending.Store(true)
 	at := x.cut(p.cmd.Process)

@@ -86,8 +86,8 @@ func (r *Reader) nextMember() error {
 	if r.zs != nil {
 		r.out = decodedReader{r: r.zs.z}
 		r.in.Reset(&r.out)
-		if err := r.zs.check(); err != nil && r.Strict {
-			return r.broken(RuleMember, err)
+		if err := r.zs.check(); err != nil {
+			r.flaw = err
 		}
 		return nil
 	}
@@ -96,6 +96,16 @@ func (r *Reader) nextMember() error {
 	r.out = decodedReader{r: r.gz}
 	r.in.Reset(&r.out)
 	return nil
+}
+
+// FrameFlaw returns what the heads of the zstd frames lack that were read since
+// the last call, or nil: a content size, a checksum, the id of the dictionary. The
+// IIPC text demands them; but no writer that compresses a record as it comes knows
+// its size, and most files have none.
+func (r *Reader) FrameFlaw() error {
+	err := r.flaw
+	r.flaw = nil
+	return err
 }
 
 // passSkippable leaves the skippable frames behind that come next.

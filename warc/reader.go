@@ -87,9 +87,8 @@ func (r *Record) Date() (time.Time, error) { return ParseDate(r.Header.Get("WARC
 // or to what is where they point to, and a plain block with CRLF CRLF behind it.
 // A strict Reader skips nothing.
 type Reader struct {
-	// Strict makes all this an error, and so it does what the IIPC text demands
-	// of zstd frames: content size, checksum, dictionary id. It is set before
-	// the first Next.
+	// Strict makes all this an error. It is set before the first Next. What the
+	// heads of zstd frames lack is for [Reader.FrameFlaw] to tell.
 	Strict bool
 
 	// Dictionary is that of the file, where the input is not its start; see
@@ -105,6 +104,7 @@ type Reader struct {
 	in     *bufio.Reader // what is parsed: over out, or raw itself
 	member int64         // offset of the gzip member or zstd frame that in is in
 	sl     skipLengths   // of the member
+	flaw   error         // for FrameFlaw
 	rec    Record
 	left   int64 // octets of the block that were not read
 	inside bool  // a record was begun and not ended

@@ -78,8 +78,8 @@ func StoredUpTo(room int64) int64 {
 	return max(0, room-block*(room/int64(pieceSize)+1))
 }
 
-// FrameUpTo returns how many octets of a block,
-// fit into a zstd frame of limit bytes. It reads no more than these.
+// FrameUpTo returns how many octets of a block fit into a zstd frame of limit
+// bytes. It reads no more than these.
 func FrameUpTo(d *Dictionary, block io.Reader, limit int64) (n int64, err error) {
 	z, err := d.encoder()
 	if err != nil {

@@ -171,6 +171,33 @@ func TestWrongSkipLengths(t *testing.T) {
 	}
 }
 
+// A place that looks like the end of a member, by the size in front of it, is not
+// enough: another member has to start there.
+func TestSkipLengthsIntoNowhere(t *testing.T) {
+	first := prose(300_000)
+	fake := noise(300_000)
+	blocks := []string{string(first), string(fake), "last"}
+	good := write(t, WriterOptions{SkipLengths: true}, blocks...)
+	want, err := list(bytes.NewReader(good), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := int(want[0].Offset) + len(skipHead)
+	size := good[head+4 : head+8]
+	const into = 200_000
+	copy(fake[into:], size)
+	blocks[1] = string(fake)
+	in := write(t, WriterOptions{SkipLengths: true}, blocks...)
+	at := bytes.Index(in[want[1].Offset+10_000:], size) + int(want[1].Offset) + 10_000
+	if !bytes.Equal(in[head+4:head+8], size) || at < into {
+		t.Fatalf("the size is at %d", at)
+	}
+	binary.LittleEndian.PutUint32(in[head:], uint32(at+4))
+	if all, err := list(bytes.NewReader(in), false); err != nil || len(all) != 3 {
+		t.Errorf("%d records, %v", len(all), err)
+	}
+}
+
 // TestSkipTrailingLineEnds is about a member in which more comes behind the
 // record than its skip lengths would allow for.
 func TestSkipTrailingLineEnds(t *testing.T) {

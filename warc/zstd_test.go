@@ -87,9 +87,9 @@ func TestReaderZstd(t *testing.T) {
 		{"a skippable frame first", skippableFrame(2, "x") + fa, RuleMember, "", []string{"a"}},
 		{"another dictionary later", fa + frame + fb, RuleMember, "", []string{"a", ""}},
 		{"two records in a frame", frames(nil, a+b, long), RuleMember, "", all},
-		{"no checksum", other(zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))), RuleMember, "", []string{"a"}},
-		{"no content size", other(zstd.NewWriter(nil, zstd.WithSingleSegment(false))), RuleMember, "", []string{"a"}},
-		{"frames that do not name the dictionary", frame + fa, RuleMember, "", []string{"a"}},
+		{"no checksum", other(zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))), "", "", []string{"a"}},
+		{"no content size", other(zstd.NewWriter(nil, zstd.WithSingleSegment(false))), "", "", []string{"a"}},
+		{"frames that do not name the dictionary", frame + fa, "", "", []string{"a"}},
 		{"no dictionary", frames(d, a), RuleMember, RuleMember, nil},
 		{"no record end", frames(nil, a[:len(a)-4], b), RuleEnd, "", []string{"a", ""}},
 		{"a short block", frames(nil, long[:len(long)-10]) + fb, RuleLength, RuleLength, nil},
@@ -328,6 +328,19 @@ func TestDictionary(t *testing.T) {
 	for name, samples := range map[string][][]byte{"none": nil, "short": {[]byte("x")}} {
 		if _, err := TrainDictionary(samples, 0); err == nil {
 			t.Errorf("%s: trained", name)
+		}
+	}
+}
+
+// The head of a stored frame says its size, whatever that is.
+func TestFrameHeadSizes(t *testing.T) {
+	for _, size := range []uint64{1, 255, 1 << 16, 1<<32 - 1, 1 << 32, 1 << 40} {
+		for _, id := range []uint32{0, 1 << 20} {
+			var head zstd.Header
+			b := appendFrameHead(nil, 10, id, size)
+			if err := head.Decode(b); err != nil || head.FrameContentSize != size || !head.HasFCS || !head.HasCheckSum || head.DictionaryID != id || head.HeaderSize != len(b) {
+				t.Errorf("size %d, dictionary %d: %+v, %v", size, id, head, err)
+			}
 		}
 	}
 }

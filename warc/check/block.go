@@ -109,9 +109,20 @@ func (d *digest) got() warc.Digest {
 	return warc.Digest{Algorithm: d.want.Algorithm, Sum: d.hash.Sum(nil)}
 }
 
+// ofNothing says that the value is the digest of no octets, if it is: GNU Wget
+// has it on its revisits.
+func (d *digest) ofNothing() string {
+	if !d.want.Equal(warc.Digest{Algorithm: d.want.Algorithm, Sum: d.want.Algorithm.New().Sum(nil)}) {
+		return ""
+	}
+	return "; it is that of no octets at all, which GNU Wget writes on revisits: that says nothing about the block"
+}
+
 // form checks how a digest is written.
 func (f *file) form(r *Record, d *digest, field string) {
 	switch {
+	case d.value == "" && len(r.Header.Values(field)) > 0:
+		f.addField(r, RuleDigestForm, field, "%s is empty", field)
 	case d.value == "":
 	case errors.Is(d.err, warc.ErrUnknownAlgorithm):
 		f.addField(r, RuleDigestUnknown, field, "%s cannot be checked: %s", field, reason(d.err))
@@ -132,7 +143,7 @@ func (f *file) block(r *Record, b *block) {
 	}
 	f.form(r, b.digest, "WARC-Block-Digest")
 	if d := b.digest; d.hash != nil && !d.got().Equal(d.want) {
-		f.add(r, RuleBlockDigest, "WARC-Block-Digest is %s, but the block of %d octets has %s", d.value, d.size, d.got())
+		f.add(r, RuleBlockDigest, "WARC-Block-Digest is %s, but the block of %d octets has %s%s", d.value, d.size, d.got(), d.ofNothing())
 	}
 	if b.text != nil {
 		f.warcFields(r, b.text.String())
@@ -146,19 +157,21 @@ func (f *file) block(r *Record, b *block) {
 
 func (f *file) payload(r *Record, b *block) {
 	d := b.payload
+	f.form(r, d, "WARC-Payload-Digest")
 	if d.value == "" {
 		if r.Type == warc.TypeResponse || r.Type == warc.TypeRequest && b.message != nil && d.size > 0 {
 			f.add(r, RuleDigestMissing, "WARC-Payload-Digest is missing")
 		}
 		return
 	}
-	f.form(r, d, "WARC-Payload-Digest")
 	switch {
 	case b.message != nil && b.message.request && b.message.framing.Kind == http1.NoBody && f.options.Profile == Warctee:
 		f.add(r, RuleNoBody, "WARC-Payload-Digest is on a request without a body")
 	case r.Type == warc.TypeRevisit, r.segmented():
 		// It is of something else: the original, the whole.
 	case d.hash == nil, b.agrees(f.options.RawDigests):
+	case r.Type == warc.TypeRequest && d.want.Equal(b.digest.want):
+		f.add(r, RuleNoPayload, "WARC-Payload-Digest is that of the whole block, not that of the %s of the body of the request", octets(d.size))
 	case b.message == nil && !r.is(warc.TypeResource, warc.TypeConversion, warc.TypeWarcinfo, warc.TypeMetadata):
 		f.add(r, RuleNoPayload, "WARC-Payload-Digest is %s, but the block of %d octets has %s", d.value, d.size, d.got())
 	case b.message != nil && !b.message.parsed:

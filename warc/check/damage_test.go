@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/warctee/warctee/warc"
 	"github.com/warctee/warctee/warc/check"
 )
@@ -347,5 +349,30 @@ func TestClauses(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: clauses %q, want %s", version, got, want)
 		}
+	}
+}
+
+// TestFrameHeads: the frames of writers that compress records as they come, GNU
+// Wget of ArchiveTeam and gowarc, have no content size.
+func TestFrameHeads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.warc.zst")
+	var file bytes.Buffer
+	for _, r := range []string{first, response("HTTP/1.1 200 OK\r\n\r\nx", payloadDigest("x"))} {
+		z, err := zstd.NewWriter(&file, zstd.WithSingleSegment(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(z, r[:len(r)/2])
+		z.Flush()
+		io.WriteString(z, r[len(r)/2:])
+		z.Close()
+	}
+	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantWarnings(t, "frames", "frame-head frame-head", path)
+	findings, _ := run(t, check.Options{Profile: check.Warctee}, path)
+	if !slices.ContainsFunc(findings, func(f check.Finding) bool { return f.Rule == check.RuleFrameHead && f.Severity == check.Error }) {
+		t.Errorf("%v", findings)
 	}
 }

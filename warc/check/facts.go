@@ -69,7 +69,17 @@ const (
 )
 
 // idKey is the key of facts about a record.
-func idKey(id string) string { return "i" + bounded(id) }
+func idKey(id string) string { return "i" + bounded(folded(id)) }
+
+// folded returns an id so that equal ones are the same text: a UUID is the same in
+// either case (RFC 9562 §4).
+func folded(id string) string {
+	const uuid = "<urn:uuid:"
+	if len(id) < maxKey && len(id) > len(uuid) && strings.EqualFold(id[:len(uuid)], uuid) {
+		return strings.ToLower(id)
+	}
+	return id
+}
 
 // captureKey is the key of facts about what was captured at a time.
 func captureKey(uri, date string) string {
@@ -111,7 +121,7 @@ func (f *file) facts(r *Record) {
 	}
 	concurrent := r.Header.Values("WARC-Concurrent-To")
 	for _, id := range concurrent[:min(len(concurrent), maxNames)] {
-		base.names = append(base.names, hashed(id))
+		base.names = append(base.names, hashed(folded(id)))
 	}
 	f.define(r, base)
 	if r.damaged {

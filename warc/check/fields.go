@@ -140,12 +140,27 @@ func (f *file) presence(r *Record) {
 				f.addField(r, RuleRepeated, name, "%s is there more than once", field.Name)
 			}
 		case !slices.Contains(forbiddenIn[r.Type], name), !strict && r.Version != warc.V1_1 && slices.Contains(since11, name):
-		case name == "warc-profile":
+		case meansNothing(r.Type, name):
 			f.addField(r, RuleUndefined, name, "%s means nothing on a %s record", field.Name, r.Type)
 		default:
 			f.addField(r, RuleForbidden, name, "a %s record must not have %s", r.Type, field.Name)
 		}
 	}
+}
+
+// meansNothing reports whether a field that the standard does not give to a type
+// is there in the files of well-known writers, and harms nobody: digests of
+// metadata by warcio and warcprox, a warcinfo that names itself by Wpull.
+func meansNothing(typ, name string) bool {
+	switch name {
+	case "warc-profile":
+		return true
+	case "warc-payload-digest", "warc-identified-payload-type":
+		return typ == warc.TypeMetadata || typ == warc.TypeWarcinfo
+	case "warc-warcinfo-id":
+		return typ == warc.TypeWarcinfo
+	}
+	return false
 }
 
 // maxCompared bounds how many fields others are compared with. Nobody has so many.

@@ -229,12 +229,20 @@ func (f *file) strict(z *warc.Reader, s *section) (*damage, error) {
 				f.accept(r, b)
 			}
 		}
+		f.frameHead(r, z)
 		if broken := (*warc.Error)(nil); errors.As(err, &broken) {
 			return &damage{broken.Rule, broken.Err, broken.Offset + s.start, r}, err
 		}
 		if err != nil {
 			return nil, err
 		}
+	}
+}
+
+// frameHead reports what the zstd frames of a record do not tell.
+func (f *file) frameHead(r *Record, z *warc.Reader) {
+	if flaw := z.FrameFlaw(); flaw != nil && r != nil {
+		f.add(r, RuleFrameHead, "%v", flaw)
 	}
 }
 

@@ -45,6 +45,8 @@ func response(block string, more ...string) string {
 
 func payloadDigest(payload string) string { return "WARC-Payload-Digest: sha1:" + sha1Of(payload) }
 
+const get = "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"
+
 // TestLegal: what the standard allows is no error. Warnings are listed.
 func TestLegal(t *testing.T) {
 	resource := func(more ...string) string {
@@ -109,6 +111,12 @@ func TestLegal(t *testing.T) {
 		{"revisit by URI and date", first + response("HTTP/1.1 200 OK\r\n\r\nx", payloadDigest("x")) + record("1.1", "", lines("revisit", "2", target, payloadDigest("x"), "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest",
 			"WARC-Refers-To-Target-URI: http://example.org/", "WARC-Refers-To-Date: 2026-01-02T03:04:05.000Z")...), ""},
 		{"revisit of a resource", first + resource(payloadDigest("x")) + record("1.1", "", lines("revisit", "2", target, payloadDigest("x"), "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest", "WARC-Refers-To: "+id("12"))...), ""},
+
+		{"Wpull: a warcinfo that names itself, two dates in one exchange", record("1.0", "", lines("warcinfo", "00", "WARC-Warcinfo-ID: "+id("00"))...) + response("HTTP/1.1 200 OK\r\n\r\nx", "WARC-Concurrent-To: "+id("2")) +
+			strings.Replace(record("1.1", "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", lines("request", "2", target, "Content-Type: application/http;msgtype=request")...), "04:05Z", "04:04Z", 1), "concurrent-date undefined"},
+		{"warcio, warcprox: metadata with a payload digest", first + record("1.1", "a: b\r\n", lines("metadata", "1", "Content-Type: application/warc-fields", payloadDigest("a: b\r\n"))...), "undefined"},
+		{"warcprox: a request whose payload is all of it", first + record("1.0", get, lines("request", "1", target, "Content-Type: application/http;msgtype=request", payloadDigest(get), "WARC-Block-Digest: sha1:"+sha1Of(get))...), "no-payload"},
+		{"ids in two cases", first + response("HTTP/1.1 200 OK\r\n\r\n") + record("1.1", "", lines("metadata", "3", "WARC-Concurrent-To: "+strings.ToUpper(id("12")))...), ""},
 
 		{"HTTP/1.0 with bare line feeds", first + response("HTTP/1.0 200 OK\nA: b\n\nx", payloadDigest("x")), ""},
 		{"no reason, no fields", first + response("HTTP/1.1 404\r\n\r\n", payloadDigest("")), ""},
@@ -208,5 +216,18 @@ func TestLegalMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantWarnings(t, name, "", path)
+	}
+}
+
+// TestDigestOfNothing: that GNU Wget has it on revisits is said, for it is no damage.
+func TestDigestOfNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.warc")
+	file := first + response("HTTP/1.1 200 OK\r\n\r\nx", "WARC-Block-Digest: sha1:"+sha1Of(""))
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	findings, _ := run(t, check.Options{}, path)
+	if len(findings) != 1 || findings[0].Rule != check.RuleBlockDigest || !strings.Contains(findings[0].Message, "GNU Wget") {
+		t.Errorf("%v", findings)
 	}
 }

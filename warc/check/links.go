@@ -94,7 +94,7 @@ func (x *fact) is(flag uint64) bool { return x.flags&flag != 0 }
 func (x *fact) isType(types ...string) bool { return slices.Contains(types, x.recordType) }
 
 func (x *fact) namesID(id string) bool {
-	return x.is(isMany) || slices.Contains(x.names, hashed(id))
+	return x.is(isMany) || slices.Contains(x.names, hashed(folded(id)))
 }
 
 // named is the id or capture that the facts are about, for people.
@@ -179,6 +179,10 @@ func (g *group) refersTo(x *fact) {
 	original, strict := g.defined, g.options.Profile == Warctee
 	if original == nil {
 		g.report(x, RuleRefersToMissing, "%s is not in these files", g.named())
+		return
+	}
+	if original.file == x.file && original.offset == x.offset && original.id == x.id {
+		g.report(x, RuleRefersTo, "WARC-Refers-To names the record itself")
 		return
 	}
 	if x.recordType != warc.TypeRevisit {

@@ -133,5 +133,10 @@ func (f *file) startsRecord(ctx context.Context, offset int64) (bool, error) {
 	if err == nil {
 		return true, nil
 	}
+	f.budget -= attempt
 	return false, notDamage(err)
 }
+
+// attempt is what it costs to look at a place where no record starts, in bytes
+// of the budget: it takes longer than to read what is there.
+const attempt = 1 << 10

@@ -43,6 +43,7 @@ const (
 	RuleEmpty           = "empty"
 	RuleCut             = "cut"
 	RuleEndShort        = "end-short"
+	RuleFrameHead       = "frame-head"
 	RuleNotChecked      = "not-checked"
 	RuleMandatory       = "mandatory"
 	RuleForbidden       = "forbidden"
@@ -108,6 +109,7 @@ var rules = []Rule{
 	{RuleEmpty, Error, Error, false, "§4", "the file has no records"},
 	{RuleCut, Error, Error, false, "§4", "the file ends in the middle of its last record"},
 	{warc.RuleMember, Error, Error, false, "RFC 1952 §2.2, RFC 8878 §3.1.1, WARC 1.1 Annex D", "a gzip member or zstd frame is damaged, or is not one record"},
+	{RuleFrameHead, Warning, Error, false, "IIPC, Zstandard Compression for WARC Files 1.0", "a zstd frame does not tell its content size or dictionary, or has no checksum"},
 	{warc.RuleVersion, Error, Error, false, "§4", "a record does not start with a version of WARC"},
 	{warc.RuleHeader, Error, Error, false, "§4", "the header is not lines of named fields that end in CR LF"},
 	{warc.RuleLength, Error, Error, false, "§5.3", "Content-Length is missing, there twice, no number, or more than there is"},
@@ -140,7 +142,7 @@ var rules = []Rule{
 	{RuleDigestMissing, "", Error, false, ours, "a record of an exchange has no digest of its block or payload"},
 	{RuleBlockDigest, Error, Error, false, "§5.8", "WARC-Block-Digest is not that of the block"},
 	{RulePayloadDigest, Error, Error, false, "§5.9", "WARC-Payload-Digest is not that of the payload"},
-	{RuleNoPayload, Warning, Error, false, "§5.9", "WARC-Payload-Digest is not that of the block, and the standard does not say what the payload is"},
+	{RuleNoPayload, Warning, Error, false, "§5.9", "WARC-Payload-Digest is not that of the block, and the standard does not say what the payload is; or on a request it is that of the block"},
 	{RuleNoBody, "", Error, false, ours, "WARC-Payload-Digest on a request without a body"},
 	{RuleWarcFields, Warning, Error, false, "§4", "a block of application/warc-fields is not lines of named fields that end in CR LF"},
 	{RuleHTTPHead, Warning, Error, false, "§6.3.2", "the head of the HTTP message cannot be understood"},
@@ -154,7 +156,7 @@ var rules = []Rule{
 	{RuleWarcinfoMissing, Warning, Error, true, "§5.16", "WARC-Warcinfo-ID names a record that is not in the files"},
 	{RuleWarcinfoPlace, "", Error, false, ours, "WARC-Warcinfo-ID is missing, or the warcinfo is not earlier in the same file"},
 	{RuleConcurrentTo, Error, Error, false, "§5.7", "WARC-Concurrent-To names the record itself, or one of a type that shall not have it"},
-	{RuleConcurrentDate, Error, Error, false, "§5.4", "two records of one capture have different dates"},
+	{RuleConcurrentDate, Warning, Error, false, "§5.4", "two records of one capture have different dates"},
 	{RuleConcurrentURI, Warning, Error, false, "§5.7", "two records of one capture have different target URIs"},
 	{RuleConcurrentPlace, "", Error, false, ours, "WARC-Concurrent-To is not on both records, or they are in two files and none begins its file"},
 	{RuleConcurrentNone, Warning, Error, true, "§5.7", "WARC-Concurrent-To names a record that is not in the files"},

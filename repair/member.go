@@ -22,6 +22,8 @@ type decoder interface {
 	io.Reader
 	// end returns where the member ends, after io.EOF or errChecksum.
 	end() int64
+	// checked reports whether the member, when it is whole, has a right checksum.
+	checked() bool
 	close()
 }
 
@@ -59,8 +61,9 @@ func (d *gzipDecoder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (d *gzipDecoder) end() int64 { return d.c.offset() }
-func (d *gzipDecoder) close()     {}
+func (d *gzipDecoder) end() int64    { return d.c.offset() }
+func (d *gzipDecoder) checked() bool { return true }
+func (d *gzipDecoder) close()        {}
 
 // A zstdDecoder reads zstd frames (RFC 8878), skippable ones as empty ones. The
 // first of a file may be one with a dictionary (IIPC, Zstandard in WARC).
@@ -71,6 +74,7 @@ type zstdDecoder struct {
 	z        *zstd.Decoder
 	frameEnd int64
 	skipped  bool // the frame is a skippable one
+	sum      bool // the frame has a checksum
 	ended    bool
 }
 
@@ -144,6 +148,7 @@ func (d *zstdDecoder) frame(offset int64) (end int64, skippable bool, err error)
 	if err := h.Decode(head); err != nil {
 		return 0, false, damaged
 	}
+	d.sum = h.HasCheckSum
 	at := offset + int64(h.HeaderSize)
 	for last := false; !last; {
 		d.walk.seek(at)
@@ -170,6 +175,8 @@ func (d *zstdDecoder) frame(offset int64) (end int64, skippable bool, err error)
 	}
 	return at, false, nil
 }
+
+func (d *zstdDecoder) checked() bool { return d.sum }
 
 func (d *zstdDecoder) Read(p []byte) (int, error) {
 	if d.skipped || d.ended {

@@ -16,8 +16,9 @@ const maxMembers = 100
 
 // A packed scans a file of gzip members or zstd frames.
 //
-// A record is whole when it is all of a member, the member is whole, and the
-// block agrees with its WARC-Block-Digest, if there is one. Members that are
+// A record is whole when it is all of a member, and the member is whole. When that
+// has a checksum, a WARC-Block-Digest that does not agree was wrong from the start;
+// else it tells of damage. Members that are
 // something else (many records, parts of one) are decompressed into a temporary
 // file, which is then scanned as a plain one.
 type packed struct {
@@ -120,11 +121,16 @@ func (p *packed) record(offset int64, lost unit) (unit, error) {
 		return p.damaged(err, rec, lost), nil
 	case !t.normal() || t.more || d.known() && !d.agrees() && p.goesOn(p.dec.end()):
 		return p.spool(offset, lost)
-	case d.known() && !d.agrees():
-		lost.reason, lost.end, lost.definite = reasonDigest, p.dec.end(), true
-		return lost, nil
 	}
-	return unit{kind: Kept, end: p.dec.end(), record: rec, rec: &found{rec: rec}}, nil
+	u := unit{kind: Kept, end: p.dec.end(), record: rec, rec: &found{rec: rec}}
+	if d.known() && !d.agrees() {
+		if !p.dec.checked() {
+			lost.reason, lost.end, lost.definite = reasonDigest, u.end, true
+			return lost, nil
+		}
+		u.reason = reasonDigest + ", but the checksum of its " + memberOf(p.form) + " is right: so it was written"
+	}
+	return u, nil
 }
 
 // damaged is about a member that breaks off before its first record is whole.

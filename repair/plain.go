@@ -102,8 +102,8 @@ func (p *plain) judge(f *found, d digester, t tail, lost unit) (unit, error) {
 		}
 		lost.end, lost.definite = f.block+f.length+t.length, true
 		return lost, nil
-	case p.proof && !d.known():
-		lost.reason = "the data is damaged somewhere, and no WARC-Block-Digest proves that this record is not"
+	case p.proof && (!d.known() || f.length == 0): // the digest of an empty block is always right
+		lost.reason = "the data is damaged somewhere, and no WARC-Block-Digest of a block proves that this record is not"
 		return lost, nil
 	case t.normal(), t.ended() && !t.clean():
 		return u, nil

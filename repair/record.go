@@ -48,8 +48,12 @@ func readHead(br *bufio.Reader) ([]byte, *warc.Record, error) {
 		case err != nil:
 			return nil, nil, err
 		}
-		if line := head[start:]; len(bytes.TrimRight(line, "\r\n")) == 0 {
+		line := head[start:]
+		if len(bytes.TrimRight(line, "\r\n")) == 0 {
 			break
+		}
+		if start > 0 && bytes.HasPrefix(line, []byte(version)) { // else a file of such lines would take the square of its size
+			return nil, nil, headError{"another record starts in its header"}
 		}
 		start = len(head)
 	}
@@ -107,7 +111,11 @@ func newDigester(rec *warc.Record) digester {
 	if err != nil {
 		return digester{}
 	}
-	return digester{want, want.Algorithm.New()}
+	d := digester{want, want.Algorithm.New()}
+	if rec.Length > 0 && d.agrees() { // of nothing: GNU Wget writes that on all its revisits
+		return digester{}
+	}
+	return d
 }
 
 func (d digester) known() bool { return d.h != nil }

@@ -51,7 +51,7 @@ type Range struct {
 	Inside int64
 
 	Records int    // in the output, from this range
-	Reason  string // why it was lost or rewritten
+	Reason  string // why it was lost or rewritten, or what is odd about what is kept
 	Refs    []Ref  // records of which the header was found in what is lost, at most 100
 	Unnamed int    // how many more there were
 
@@ -187,7 +187,7 @@ func (r *repairer) run() error {
 	if err := r.loop(sc, r.in.size, r); err != nil {
 		return err
 	}
-	return r.flush(r.in.size, true)
+	return r.flush(r.in.size, "")
 }
 
 func (r *repairer) scanner(form warc.Compression) scanner {
@@ -311,10 +311,18 @@ func (r *repairer) refer(loss *Range, rec *warc.Record) {
 func (r *repairer) take(offset int64, u unit) error {
 	r.progress(u.end)
 	if u.kind == Kept {
+		if u.reason != "" { // it is told of, by itself
+			if err := r.flush(offset, ""); err != nil {
+				return err
+			}
+		}
 		if u.rec != nil {
 			r.sum.Kept++
 			r.keptCount++
 			r.links.add(u.rec.rec)
+		}
+		if u.reason != "" {
+			return r.flush(u.end, u.reason)
 		}
 		if r.out != nil && u.end-r.copied >= flushSize {
 			return r.copyKept(u.end)
@@ -387,18 +395,18 @@ func (r *repairer) differ(offset int64) error {
 		}
 		r.sum.Changed = true
 	}
-	return r.flush(offset, false)
+	return r.flush(offset, "")
 }
 
 // flush ends the range of kept records at offset.
-func (r *repairer) flush(offset int64, last bool) error {
+func (r *repairer) flush(offset int64, reason string) error {
 	if r.out != nil {
 		if err := r.copyKept(offset); err != nil {
 			return err
 		}
 	}
 	if offset > r.kept {
-		g := Range{Kind: Kept, Offset: r.kept, Length: offset - r.kept, Inside: -1, Records: r.keptCount}
+		g := Range{Kind: Kept, Offset: r.kept, Length: offset - r.kept, Inside: -1, Records: r.keptCount, Reason: reason}
 		r.kept, r.keptCount = offset, 0
 		return r.tell(g)
 	}

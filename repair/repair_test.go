@@ -296,6 +296,8 @@ func TestDamages(t *testing.T) {
 		head := []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1, byte(size), byte(size >> 8), ^byte(size), ^byte(size >> 8)}
 		return join(head, recordText("<s>", make([]byte, 2000), false)[:there], next)
 	}
+	empty := recordText("<urn:empty>", nil, true)
+	ofNothing := recordText("<urn:revisit>", []byte("HTTP/1.1 200 OK\r\n\r\n"), false, "WARC-Block-Digest", "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ")
 	var all []byte
 	for range 100 {
 		all = append(all, c...)
@@ -316,8 +318,11 @@ func TestDamages(t *testing.T) {
 		{name: "cut behind the block", file: join(c, noEnd(a)), out: join(c, a), reasons: []string{"rewritten: there was nothing between"}},
 		{name: "checksum", file: join(ga, flip(gb, -6), gc), out: join(ga, gc), reasons: []string{"lost: its gzip member is damaged: its checksum is wrong"}},
 		{name: "stream", file: join(ga, flip(gb, len(gb)/2), gc), out: join(ga, gc), reasons: []string{"lost: "}},
-		{name: "block digest", file: join(ga, pack(warc.Gzip, bytes.Replace(b, []byte("block"), []byte("blick"), 1)), gc), out: join(ga, gc), reasons: []string{"lost: its block does not agree"}},
+		{name: "block digest in a member that is right", file: join(ga, pack(warc.Gzip, bytes.Replace(b, []byte("block"), []byte("blick"), 1)), gc), reasons: []string{"kept: its block does not agree"}},
 		{name: "block digest, plain", file: join(a, bytes.Replace(b, []byte("block"), []byte("blick"), 1), c), out: join(a, c), reasons: []string{"lost: its block does not agree"}},
+		{name: "a version in a header", file: join(b, "WARC/1.1\r\n", c), out: join(b, c), reasons: []string{"lost: a record starts here, but another record starts in its header"}},
+		{name: "a block digest of nothing, as Wget writes it", file: join(ga, pack(warc.Gzip, ofNothing), gc), out: join(ga, pack(warc.Gzip, ofNothing), gc)},
+		{name: "an empty block in a damaged member", file: flip(pack(warc.Gzip, join(a, empty, b)), -6), texts: [][]byte{a, b}, reasons: []string{"lost: its gzip member is damaged: its checksum"}},
 		{name: "no line ends", file: join(noEnd(a), noEnd(b), noEnd(c)), out: join(a, b, c), reasons: []string{"rewritten: there was nothing", "rewritten: there was nothing", "rewritten: there was nothing"}},
 		{name: "one line end", file: join(noEnd(c), "\r\n", b), out: join(c, b), reasons: []string{`rewritten: behind the block there was "\r\n"`}},
 		{name: "many line ends", file: join(c, "\r\n\n", b), out: join(c, b), reasons: []string{`rewritten: behind the block there was "\r\n\r\n\r\n\n"`}},
@@ -355,7 +360,7 @@ func TestDamages(t *testing.T) {
 			res := repaired(t, test.file)
 			var reasons []string
 			for _, g := range res.ranges {
-				if g.Kind != Kept {
+				if g.Reason != "" {
 					reasons = append(reasons, string(g.Kind)+": "+g.Reason)
 				}
 			}
@@ -367,7 +372,7 @@ func TestDamages(t *testing.T) {
 				if got, want := unpack(t, res.Compression, res.out), bytes.Join(test.texts, nil); !bytes.Equal(got, want) {
 					t.Errorf("the output is\n%q\nwant\n%q", got, want)
 				}
-			case test.out == nil && test.reasons == nil:
+			case test.out == nil && !slices.ContainsFunc(reasons, func(r string) bool { return !strings.HasPrefix(r, "kept: ") }):
 				if res.Changed {
 					t.Errorf("it was changed: %+v", res.ranges)
 				}

@@ -51,7 +51,7 @@ Exit status: 0 nothing was lost; 1 an error; 2 wrong usage; 3 something was lost
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.out, "out", "", "write to this `FILE`, or into this directory")
+	flags.VarP(textFlag{&f.out, "FILE|DIR"}, "out", "o", "write to this file, or into this directory (default: beside the input)")
 	flags.BoolVar(&f.force, "force", false, "replace files that exist")
 	flags.BoolVar(&f.noLost, "no-lost", false, "write no file with what is lost")
 	flags.BoolVar(&f.json, "json", false, "report as one JSON object per line")
@@ -66,16 +66,21 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 	if len(files) > 1 && f.out != "" && !isDirectory(f.out) {
 		return usageError{fmt.Errorf("--out %s: for %d files it has to be a directory that exists", f.out, len(files))}
 	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
 	start := time.Now()
 	bar := newProgress(stderr, size, "repairing")
 	defer bar.done()
-	damaged := 0
+	damaged, failed := 0, error(nil)
 	made := make(map[string]bool)
 	for _, file := range files {
 		one := &repairing{flags: f, path: file, stdout: stdout, bar: bar, made: made}
 		sum, err := one.run(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err != nil { // the others are repaired all the same
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", file, err))
 		}
 		if sum.Losses > 0 {
 			damaged++
@@ -83,6 +88,9 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 	}
 	bar.done()
 	fmt.Fprintf(stderr, "warctee: %s read, %s\n", english.Plural(len(files), "file", ""), rate(size, time.Since(start)))
+	if failed != nil {
+		return failed
+	}
 	if damaged > 0 {
 		return fmt.Errorf("something is lost in %d of %s: %w", damaged, english.Plural(len(files), "file", ""), errFound)
 	}
@@ -213,7 +221,7 @@ func (r *repairing) found(g repair.Range) error {
 	if r.flags.json {
 		return writeLine(r.stdout, line)
 	}
-	if g.Kind == repair.Kept {
+	if g.Kind == repair.Kept && g.Reason == "" {
 		return nil
 	}
 	r.bar.clear()
@@ -222,7 +230,7 @@ func (r *repairing) found(g repair.Range) error {
 		where += fmt.Sprintf(" of what is in the member at %d", g.Inside)
 	}
 	saved := ""
-	if g.Records > 0 {
+	if g.Records > 0 && g.Kind != repair.Kept {
 		saved = fmt.Sprintf(" (%s of it saved)", english.Plural(g.Records, "record", ""))
 	}
 	if _, err := fmt.Fprintf(r.stdout, "%s: %s %s%s: %s\n", harmless(r.path), g.Kind, where, saved, harmless(g.Reason)); err != nil {
@@ -337,6 +345,6 @@ func writeLine(w io.Writer, v any) error {
 	if err := e.Encode(v); err != nil {
 		return errors.Join(errors.New("cannot make JSON"), err)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, escapeControls(b.String()))
 	return err
 }

@@ -13,9 +13,9 @@ import (
 // A Place is where a record is.
 type Place struct {
 	File   *File
-	Offset int64 // of the record, or of the gzip member or zstd frame in which it starts
-	Nth    int   // how many records start there before it; 0 but in unusual files
-	Record *warc.Record
+	Offset int64        // of the record, or of the gzip member or zstd frame in which it starts
+	Nth    int          // how many records start there before it; 0 but in unusual files
+	Record *warc.Record // its Raw is there once the place is opened
 }
 
 func (p *Place) String() string { return fmt.Sprintf("%s@%d", p.File.Path, p.Offset) }
@@ -23,13 +23,18 @@ func (p *Place) String() string { return fmt.Sprintf("%s@%d", p.File.Path, p.Off
 // Open goes to the record, and returns its block.
 func (p *Place) Open() (io.Reader, error) {
 	z := p.File.Records(p.Offset)
+	var rec *warc.Record
+	var err error
 	for range p.Nth + 1 {
-		if _, err := z.Next(); err == io.EOF {
+		if rec, err = z.Next(); err == io.EOF {
 			return nil, fmt.Errorf("%v: there is no record any more: somebody has changed the file", p)
 		} else if err != nil {
 			return nil, p.located(err)
 		}
 	}
+	own := *rec
+	own.Offset = p.Offset
+	p.Record = &own
 	return &placeReader{z, p}, nil
 }
 
@@ -60,27 +65,51 @@ func (r *placeReader) Read(b []byte) (int, error) {
 var errStop = errors.New("stop")
 
 // Scan calls visit for each record of a file, with a reader of its block, which
-// need not be read. The error is that of visit, or one of the file, with its
-// name.
+// need not be read. Where the file is damaged it goes on behind the damage, with
+// another reader; visit need not tell of damage in a block. The error is that of
+// visit or of reading, which end it, or else tells of all damage, a line for each:
+// the name of the file, a [warc.Error], and where it goes on.
 func Scan(f *File, visit func(p *Place, z *warc.Reader) error) error {
-	z := f.Records(0)
+	d := damage{Resumption: Resumption{File: f}}
+	for offset, more := int64(0), true; more; {
+		broken, err := scanFrom(f, offset, visit)
+		if err != nil {
+			return err
+		}
+		if broken == nil {
+			break
+		}
+		offset, more = d.pass(broken)
+	}
+	return errors.Join(d.errs...)
+}
+
+// scanFrom visits the records from an offset on to the end of the file, or to the
+// first that is damaged, whose offset in the file is in the first error.
+func scanFrom(f *File, start int64, visit func(p *Place, z *warc.Reader) error) (*warc.Error, error) {
+	z := f.Records(start)
 	last := Place{Offset: -1}
 	for {
 		rec, err := z.Next()
 		if err == io.EOF {
-			return nil
+			return nil, nil
+		}
+		if broken := (*warc.Error)(nil); errors.As(err, &broken) {
+			return &warc.Error{Offset: start + broken.Offset, Rule: broken.Rule, Err: broken.Err}, nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path, err)
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 		own := *rec
-		p := &Place{File: f, Offset: rec.Offset, Record: &own}
+		own.Offset += start
+		own.Raw = nil // the next record has its place
+		p := &Place{File: f, Offset: own.Offset, Record: &own}
 		if p.Offset == last.Offset {
 			p.Nth = last.Nth + 1
 		}
 		last = *p
 		if err := visit(p, z); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
@@ -102,6 +131,12 @@ func scanAll(files []*File, visit func(p *Place) error) error {
 // ErrNotFound is wrapped by errors about a record that is in none of the files.
 var ErrNotFound = errors.New("not found")
 
+// A notFoundError says where something is not.
+type notFoundError struct{ text string }
+
+func (e *notFoundError) Error() string        { return e.text }
+func (e *notFoundError) Is(target error) bool { return target == ErrNotFound }
+
 // notFound is the error about something that is in none of the files, of which
 // scanErr says why not all was looked at.
 func notFound(what string, files []*File, scanErr error) error {
@@ -109,18 +144,18 @@ func notFound(what string, files []*File, scanErr error) error {
 	if len(files) == 1 {
 		where = "not in " + files[0].Path
 	}
-	return errors.Join(fmt.Errorf("%s is %s: %w", what, where, ErrNotFound), scanErr)
+	return errors.Join(&notFoundError{what + " is " + where}, scanErr)
 }
 
 // FindOffset returns the record that starts at an offset of a file.
 func FindOffset(f *File, offset int64) (*Place, error) {
 	if offset < 0 || offset >= f.Size {
-		return nil, fmt.Errorf("%s has %d bytes: there is no offset %d: %w", f.Path, f.Size, offset, ErrNotFound)
+		return nil, &notFoundError{fmt.Sprintf("%s has %d octets: there is no offset %d", f.Path, f.Size, offset)}
 	}
 	p := &Place{File: f, Offset: offset}
 	var err error
 	if p.Record, err = f.Records(offset).Next(); err == io.EOF {
-		return nil, fmt.Errorf("%s: behind offset %d there is no record: %w", f.Path, offset, ErrNotFound)
+		return nil, &notFoundError{fmt.Sprintf("%s: behind offset %d there is no record", f.Path, offset)}
 	} else if err != nil {
 		return nil, p.located(err)
 	}
@@ -226,7 +261,7 @@ func original(files []*File, revisit *Place) (*Place, error) {
 		case id != "" && CleanID(rec.ID()) == id:
 			found = p
 			return errStop
-		case byDate == nil && dateErr == nil && rec.TargetURI() == uri && sameSecond(rec, date):
+		case byDate == nil && dateErr == nil && rec.TargetURI() == uri && sameSecond(rec, date) && !otherDigest(rec.Header.Get("WARC-Payload-Digest"), digest):
 			byDate = p
 		case byDigest == nil && rec.Type() != warc.TypeRevisit && sameDigest(rec.Header.Get("WARC-Payload-Digest"), digest):
 			byDigest = p
@@ -260,6 +295,14 @@ func original(files []*File, revisit *Place) (*Place, error) {
 func sameSecond(rec *warc.Record, date time.Time) bool {
 	d, err := rec.Date()
 	return err == nil && d.Truncate(time.Second).Equal(date.Truncate(time.Second))
+}
+
+// otherDigest reports whether two digests are of the same kind and differ: of two
+// captures in a second one can be of something else.
+func otherDigest(a, b string) bool {
+	da, errA := warc.ParseDigest(a)
+	db, errB := warc.ParseDigest(b)
+	return errA == nil && errB == nil && da.Algorithm == db.Algorithm && !da.Equal(db)
 }
 
 func sameDigest(a, b string) bool {
@@ -302,13 +345,13 @@ func Follow(files []*File, p *Place) (*Message, error) {
 		return nil, err
 	}
 	if IsFirst(p.Record) {
-		segments, err := Join(files)
+		segments, unread := Join(files)
 		if segments == nil {
-			return nil, err
+			return nil, unread
 		}
 		joined, err := segments.Block(p.Record, block)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(fmt.Errorf("%v: %w; name all files that have segments of it", p, err), unread)
 		}
 		block = joined
 	}

@@ -90,7 +90,8 @@ func TestOriginal(t *testing.T) {
 	originals := archiveOf(t, warc.WriterOptions{},
 		[]string{"request", "<q>", u, "2026-01-01T00:00:00Z", ""},
 		[]string{"response", "<a>", u, "2026-01-01T00:00:00.5Z", "", "WARC-Payload-Digest", digest},
-		[]string{"response", "<b>", u + "b", "2026-01-02T00:00:00Z", "", "WARC-Payload-Digest", digest},
+		[]string{"response", "<changed>", u + "b", "2026-01-02T00:00:00.1Z", "", "WARC-Payload-Digest", "sha1:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"},
+		[]string{"response", "<b>", u + "b", "2026-01-02T00:00:00.3Z", "", "WARC-Payload-Digest", digest},
 		[]string{"revisit", "<r>", u, "2026-01-03T00:00:00Z", "", "WARC-Profile", profile, "WARC-Refers-To", "<a>"},
 		[]string{"revisit", "<loop>", u, "2026-01-04T00:00:00Z", "", "WARC-Profile", profile, "WARC-Refers-To", "<pool>"},
 		[]string{"revisit", "<pool>", u, "2026-01-05T00:00:00Z", "", "WARC-Profile", profile, "WARC-Refers-To", "<loop>"})
@@ -208,5 +209,75 @@ func TestRelated(t *testing.T) {
 		if err != nil || strings.Join(got, " ") != want {
 			t.Errorf("%s: %v, %v", id, got, err)
 		}
+	}
+}
+
+// A damaged record does not keep those behind it from being found, in their
+// places, and a reader of each has its header as it is in the file.
+func TestScanDamaged(t *testing.T) {
+	const u = "http://origin.example/"
+	for _, form := range []warc.Compression{warc.Plain, warc.Gzip, warc.Zstd} {
+		var records [][]string
+		for n := range 4 {
+			records = append(records, []string{"resource", fmt.Sprintf("<x:%d>", n), u, "2026-01-01T00:00:00Z", strings.Repeat("body ", 50)})
+		}
+		whole := archiveOf(t, warc.WriterOptions{Compression: form}, records...)
+		var offsets []int64
+		Scan(whole, func(p *Place, _ *warc.Reader) error { offsets = append(offsets, p.Offset); return nil })
+		content, err := os.ReadFile(whole.Path)
+		if err != nil || len(offsets) != 4 {
+			t.Fatal(offsets, err)
+		}
+		clear(content[offsets[1]+2 : offsets[2]-2])
+		f := fileOf(t, content)
+		var got []int64
+		var raw string
+		err = Scan(f, func(p *Place, z *warc.Reader) error {
+			got = append(got, p.Offset)
+			block, err := p.Open()
+			if err != nil {
+				return err
+			}
+			raw += string(p.Record.Raw)
+			_, err = io.Copy(io.Discard, block)
+			return err
+		})
+		if want := fmt.Sprint([]int64{offsets[0], offsets[2], offsets[3]}); fmt.Sprint(got) != want || strings.Count(raw, "WARC/1.1\r\n") != 3 || !strings.Contains(raw, "<x:3>") {
+			t.Errorf("%v: records at %v, want %v; %q", form, got, want, raw)
+		}
+		broken := (*warc.Error)(nil)
+		if !errors.As(err, &broken) || broken.Offset != offsets[1] || err.Error() != fmt.Sprintf("%s: %v: left out up to offset %d", f.Path, broken, offsets[2]) {
+			t.Errorf("%v: %v", form, err)
+		}
+		if got := found(FindID([]*File{f}, "<x:3>")); got != "<x:3>" {
+			t.Errorf("%v: behind damage: %s", form, got)
+		}
+	}
+	junk := fileOf(t, []byte("junk"))
+	if err := Scan(junk, nil); err == nil || !strings.HasSuffix(err.Error(), "left out from there on") {
+		t.Errorf("junk: %v", err)
+	}
+}
+
+// When segments are missing, that tells which, and which file they may be in.
+func TestFollowIncomplete(t *testing.T) {
+	a := archiveOf(t, warc.WriterOptions{}, []string{"resource", "<a>", "x:a", "2026", "one", "WARC-Segment-Number", "1"})
+	b := fileOf(t, []byte("damaged"))
+	p, err := FindID([]*File{a}, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Follow([]*File{a, b}, p)
+	if !errors.Is(err, ErrIncomplete) || !strings.HasPrefix(err.Error(), p.String()+": ") || !strings.Contains(err.Error(), "name all files") || !strings.Contains(err.Error(), b.Path) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A file that is made of what looks like records is given up soon.
+func TestScanFalseStarts(t *testing.T) {
+	f := fileOf(t, []byte("junk\n"+strings.Repeat("WARC/1.1\r\nx: y\r\n", 8_000)))
+	r := Resumption{File: f}
+	if next, more := r.Next(0); more || r.starts > maxStarts || r.starts == 0 || r.looked > maxLooked+2*f.Size {
+		t.Errorf("%d, %v, %d starts, %d octets", next, more, r.starts, r.looked)
 	}
 }

@@ -2,6 +2,7 @@ package cdx
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -46,8 +47,8 @@ type Summary struct {
 // because of its URL, is told in Summary.Damaged.
 const MaxLine = 64 << 10
 
-// sortLines is how many lines are sorted in memory. About five times as many can
-// be there at the same time.
+// sortLines is how many lines are sorted in memory, each of keptOctets at most.
+// About six times as many can be there at the same time.
 const sortLines = 4096
 
 // maxDamaged bounds Summary.Damaged for each file.
@@ -66,10 +67,10 @@ func Index(ctx context.Context, w io.Writer, files []string, opts Options) (Summ
 	if _, err := os.Stat(opts.TempDir); err != nil {
 		return Summary{}, fmt.Errorf("folder for sorting: %w", err)
 	}
-	x := &indexer{opts: &opts, lines: make(chan string, 256), damaged: make([][]error, len(files))}
+	x := &indexer{opts: &opts, lines: make(chan string, 256), damaged: make([][]error, len(files)), long: longLines{dir: opts.TempDir}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sorter, sorted, failed := extsort.Strings(x.lines, &extsort.Config{
+	sorter, sorted, failed := extsort.Generic(x.lines, fromBytes, toBytes, x.long.compare, &extsort.Config{
 		ChunkSize: sortLines, NumWorkers: 1, ChanBuffSize: 0, SortedChanBuffSize: 256, TempFilesDir: opts.TempDir,
 	})
 	var scanned error
@@ -91,11 +92,12 @@ func Index(ctx context.Context, w io.Writer, files []string, opts Options) (Summ
 	for range sorted {
 		// What is left after an error.
 	}
+	longErr := x.long.close()
 	switch {
 	case scanned != nil:
 		err = scanned
-	case err == nil && sortErr != nil:
-		err = fmt.Errorf("sorting: %w", sortErr)
+	case err == nil && (sortErr != nil || longErr != nil):
+		err = fmt.Errorf("sorting: %w", cmp.Or(sortErr, longErr))
 	}
 	for _, d := range x.damaged {
 		x.summary.Damaged = append(x.summary.Damaged, d...)
@@ -103,10 +105,14 @@ func Index(ctx context.Context, w io.Writer, files []string, opts Options) (Summ
 	return x.summary, err
 }
 
+func fromBytes(b []byte) (string, error) { return string(b), nil }
+func toBytes(s string) ([]byte, error)   { return []byte(s), nil }
+
 // An indexer is what the scans of one Index share.
 type indexer struct {
 	opts    *Options
-	lines   chan string
+	lines   chan string // as they are sorted
+	long    longLines
 	damaged [][]error // by file
 
 	mu      sync.Mutex
@@ -148,8 +154,12 @@ func (x *indexer) scanFile(ctx context.Context, i int, path string) error {
 			s.tell(fmt.Errorf("%s: record at offset %d: its line would have %d octets, more than %d: %.80s…", path, e.Offset, len(line), MaxLine, e.URL))
 			return nil
 		}
+		kept, err := x.long.keep(line)
+		if err != nil {
+			return fmt.Errorf("sorting: %w", err)
+		}
 		select {
-		case x.lines <- string(line):
+		case x.lines <- kept:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -189,7 +199,11 @@ func (x *indexer) write(w io.Writer, sorted <-chan string) error {
 	if x.opts.Format == CDX11 {
 		out.WriteString(HeaderCDX11)
 	}
-	for line := range sorted {
+	for kept := range sorted {
+		line, err := x.long.whole(kept)
+		if err != nil {
+			return fmt.Errorf("sorting: %w", err)
+		}
 		if _, err := out.WriteString(line); err != nil {
 			return err
 		}

@@ -24,7 +24,6 @@ type scanner struct {
 	done    int64 // octets of the file that Progress was told of
 	damaged []error
 	shared  bool // it was told that members hold more than one record
-	starts  int  // looked at by nextRecord
 	window  window
 }
 
@@ -34,6 +33,7 @@ func (s *scanner) scan(ctx context.Context) error {
 	if s.isARC() {
 		return s.scanARC(ctx)
 	}
+	resumption := archive.Resumption{File: s.file}
 	for offset, more := int64(0), true; more; {
 		broken, err := s.scanFrom(ctx, offset)
 		if err != nil {
@@ -43,7 +43,7 @@ func (s *scanner) scan(ctx context.Context) error {
 			break
 		}
 		damage := fmt.Errorf("%s: %w", s.file.Path, broken)
-		if offset, more = s.nextRecord(broken.Offset + 1); more {
+		if offset, more = resumption.Next(broken.Offset); more {
 			s.tell(fmt.Errorf("%w: not indexed up to offset %d", damage, offset))
 		} else {
 			s.tell(fmt.Errorf("%w: not indexed from there on", damage))

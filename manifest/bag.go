@@ -59,7 +59,7 @@ func MakeBag(ctx context.Context, dir string, paths []string, opts BagOptions) (
 		}
 	}()
 	for _, path := range paths {
-		if err := placePath(ctx, path, filepath.Join(tmp, bagPayload)); err != nil {
+		if err := placePath(ctx, path, tmp); err != nil {
 			return err
 		}
 	}
@@ -70,15 +70,34 @@ func MakeBag(ctx context.Context, dir string, paths []string, opts BagOptions) (
 	if err := writeTags(ctx, tmp, list, opts); err != nil {
 		return err
 	}
+	if err := syncTree(tmp); err != nil {
+		return err
+	}
 	if err := os.Rename(tmp, dir); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(filepath.Clean(dir)))
 }
 
-// placePath puts a file, or the files of a directory, into the payload.
-func placePath(ctx context.Context, path, payload string) error {
+// syncTree brings the names in a directory and in those below it to the disk.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return syncDir(name)
+	})
+}
+
+// placePath puts a file, or the files of a directory, into the payload of the bag
+// that is made at tmp. That itself is no part of what it holds.
+func placePath(ctx context.Context, path, tmp string) error {
+	payload := filepath.Join(tmp, bagPayload)
 	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	made, err := os.Stat(tmp)
 	if err != nil {
 		return err
 	}
@@ -89,8 +108,14 @@ func placePath(ctx context.Context, path, payload string) error {
 		if err != nil {
 			return err
 		}
+		if d.IsDir() {
+			if here, err := d.Info(); err == nil && os.SameFile(here, made) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
 		rel, err := filepath.Rel(path, name)
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
 		}
 		return place(ctx, name, filepath.Join(payload, rel))

@@ -45,6 +45,18 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
+// A bag in the directory that it is made of does not hold itself.
+func TestBagWithin(t *testing.T) {
+	dir := plant(t, "a", "c")
+	bag := filepath.Join(dir, "b")
+	if err := MakeBag(context.Background(), bag, []string{dir}, BagOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if report := wantFaults(t, bag); report.Files != 2+3 {
+		t.Errorf("%d files, want 5:\n%s", report.Files, read(t, filepath.Join(bag, payloadList)))
+	}
+}
+
 func TestBag(t *testing.T) {
 	bag := newBag(t)
 	report := wantFaults(t, bag)

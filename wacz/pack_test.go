@@ -242,8 +242,24 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// A file that is damaged behind its start is packed, and the damage told.
+// A file that is damaged behind its start is packed, and the damage told. What is
+// whole behind the damage is found.
 func TestPackDamaged(t *testing.T) {
+	one, two, three := htmlPage("1", "http://example.org/", "", "x"), htmlPage("2", "http://example.org/2", "", "y"), htmlPage("3", "http://example.org/3", "", "z")
+	middle := writeFile(t, "middle.warc.gz", one, two, three)
+	content, err := os.ReadFile(middle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := int(fileSize(t, writeFile(t, "a.warc.gz", one)))
+	clear(content[from+4 : from+60])
+	if err := os.WriteFile(middle, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Pack(context.Background(), io.Discard, []string{middle}, Options{})
+	if err != nil || len(found.Damaged) != 1 || found.Captures != 2 || found.Pages != 2 {
+		t.Errorf("damaged in its middle: %+v, %v", found, err)
+	}
 	path := writeFile(t, "cut.warc.gz", htmlPage("1", "http://example.org/", "", "x"), htmlPage("2", "http://example.org/2", "", "y"))
 	if err := os.Truncate(path, fileSize(t, path)-20); err != nil {
 		t.Fatal(err)

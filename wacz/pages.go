@@ -121,6 +121,7 @@ type finder struct {
 type request struct {
 	id           string
 	concurrentTo []string
+	get          bool
 	forPage      bool
 }
 
@@ -143,36 +144,33 @@ func (f *finder) readFile(in input) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.path, err)
 	}
-	records := file.Records(0)
-	last, told := int64(-1), int64(0)
-	for {
+	told, records := int64(0), 0
+	progress := func(offset int64) {
+		if f.p.opts.Progress != nil {
+			f.p.opts.Progress(offset - told)
+			told = offset
+		}
+	}
+	err = archive.Scan(file, func(p *archive.Place, z *warc.Reader) error {
 		if err := f.p.ctx.Err(); err != nil {
 			return err
 		}
-		rec, err := records.Next()
-		if f.p.opts.Progress != nil {
-			f.p.opts.Progress(records.InputOffset() - told)
-			told = records.InputOffset()
+		if compressed && p.Nth > 0 {
+			return fmt.Errorf("%s: the record at %d is not a gzip member of its own, so a replay cannot read it alone; make it so with warctee convert", in.path, p.Offset)
 		}
-		var damage *warc.Error
-		switch {
-		case err == io.EOF:
-			return f.endFile()
-		case errors.As(err, &damage) && last >= 0:
-			return f.endFile() // the index tells of it
-		case err != nil:
-			return fmt.Errorf("%s: %w", in.path, err)
-		case compressed && rec.Offset == last:
-			return fmt.Errorf("%s: the record at %d is not a gzip member of its own, so a replay cannot read it alone; make it so with warctee convert", in.path, rec.Offset)
-		}
-		last = rec.Offset
-		if date, err := rec.Date(); err == nil && date.After(f.newest) {
+		progress(p.Offset)
+		records++
+		if date, err := p.Record.Date(); err == nil && date.After(f.newest) {
 			f.newest = date
 		}
-		if err := f.readRecord(rec, records); err != nil {
-			return err
-		}
+		return f.readRecord(p.Record, z)
+	})
+	damage := (*warc.Error)(nil)
+	if err != nil && !(errors.As(err, &damage) && records > 0) { // the index tells of damage
+		return err
 	}
+	progress(file.Size)
+	return f.endFile()
 }
 
 // checkForm refuses the forms of a file that no replay can read. The end of the
@@ -212,7 +210,7 @@ func (f *finder) readRecord(rec *warc.Record, block io.Reader) error {
 	case warc.TypeRequest:
 		// What cannot be understood tells nothing.
 		if m, err := archive.ReadMessage(rec, block); err == nil && m.Request != nil {
-			return f.addRequest(request{rec.ID(), rec.Header.Values("WARC-Concurrent-To"), wantsPage(m.Request)})
+			return f.addRequest(request{rec.ID(), rec.Header.Values("WARC-Concurrent-To"), m.Request.Method == "GET", wantsPage(m.Request)})
 		}
 	case warc.TypeResponse, warc.TypeRevisit, warc.TypeResource:
 		m, err := archive.ReadMessage(rec, block)
@@ -235,9 +233,6 @@ func isHTML(mediaType string) bool {
 // script's data or another part of one. Browsers say so in Sec-Fetch-Dest, over
 // TLS (Fetch Metadata §2.1); else, in Accept, whether it is for a document at all.
 func wantsPage(r *http1.Request) bool {
-	if r.Method != "GET" {
-		return false
-	}
 	if dest, ok := r.Get("Sec-Fetch-Dest"); ok {
 		return dest == "document"
 	}
@@ -288,7 +283,7 @@ func (f *finder) addRequest(r request) error {
 	for i, v := range f.visits {
 		if v.belongsTo(r) {
 			f.visits = append(f.visits[:i], f.visits[i+1:]...)
-			return f.decide(v, r.forPage)
+			return f.decide(v, r.get && (r.forPage || v.sure))
 		}
 	}
 	f.requests = append(f.requests, r)
@@ -303,7 +298,7 @@ func (f *finder) addRequest(r request) error {
 func (f *finder) addVisit(v visit) error {
 	for _, r := range f.requests {
 		if v.belongsTo(r) {
-			return f.decide(v, r.forPage)
+			return f.decide(v, r.get && (r.forPage || v.sure))
 		}
 	}
 	f.visits = append(f.visits, v)
@@ -341,7 +336,7 @@ func (f *finder) endFile() error {
 
 // decide writes a page to the list if it is one.
 func (f *finder) decide(v visit, isPage bool) error {
-	if v.TS == "" || !isPage && !v.sure {
+	if v.TS == "" || !isPage {
 		return nil
 	}
 	if v.sure && f.list.mainDate == "" {

@@ -75,6 +75,15 @@ func TestMainPage(t *testing.T) {
 	if pages := pagesOf(t, contents); len(pages) != 1 || pages[0].Text != "" {
 		t.Errorf("the pages are %+v", pages)
 	}
+	frame := get("r", s.url, "a", browserFields+"Sec-Fetch-Dest: iframe\r\n")
+	head := sample{kind: "request", id: "q", url: s.url, concurrent: "b", block: "HEAD /doc HTTP/1.1\r\nHost: example.org\r\n\r\n"}
+	answer := sample{kind: "response", id: "b", url: s.url, block: "HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n\r\n"}
+	for _, samples := range [][]sample{{frame, s, head, answer}, {s, frame, answer, head}} {
+		_, contents = pack(t, Options{MainPage: s.url}, writeFile(t, "y.warc.gz", samples...))
+		if pages := pagesOf(t, contents); len(pages) != 1 {
+			t.Errorf("with what a HEAD got the pages are %+v", pages)
+		}
+	}
 }
 
 // Requests that come late find their page, until too many others have come.

@@ -2,15 +2,18 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/warctee/warctee/archive"
+	"github.com/warctee/warctee/coding"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -68,21 +71,35 @@ func (f *catFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	stdout := cmd.OutOrStdout()
 	if isTerminal(stdout) && !f.force {
-		err = copyText(stdout, content)
+		err = copyText(outputWriter{stdout}, content)
 	} else {
-		_, err = io.Copy(stdout, content)
+		_, err = io.Copy(outputWriter{stdout}, content)
 	}
-	if broken := (*warc.Error)(nil); errors.As(err, &broken) {
+	lost, unread := outputError{}, (*fs.PathError)(nil)
+	truncated := place.Record.Header.Get("WARC-Truncated")
+	switch {
+	case err == nil || errors.Is(err, errBinary):
+		return err
+	case errors.As(err, &lost):
+		return quietly(lost.error)
+	case isDamage(err) || errors.As(err, &unread):
 		return lookError(err)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) && place.Record.Header.Get("WARC-Truncated") != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warctee: that is all there is: WARC-Truncated: %s\n", harmless(place.Record.Header.Get("WARC-Truncated")))
+	case errors.Is(err, io.ErrUnexpectedEOF) && truncated != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "warctee: that is all there is: WARC-Truncated: %s\n", harmless(truncated))
 		return nil
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return commandError{exitFound, fmt.Errorf("%v: the body of the message ends before its framing says: %w", place, err)}
+	return commandError{exitFound, fmt.Errorf("%s: the body of the message is not as its head says: %s", harmless(place.String()), harmless(err.Error()))}
+}
+
+// An outputWriter makes what goes wrong an outputError.
+type outputWriter struct{ w io.Writer }
+
+func (o outputWriter) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if err != nil {
+		err = outputError{err}
 	}
-	return quietly(lookError(err))
+	return n, err
 }
 
 // content returns what is to be printed.
@@ -102,16 +119,20 @@ func (f *catFlags) content(files []*archive.File, place *archive.Place) (io.Read
 			return m.Payload(), nil
 		}
 		r, err := m.Decoded()
-		if err != nil {
-			return nil, fmt.Errorf("%v: %w; --payload prints it as it is", place, err)
+		if err == nil {
+			return r, nil
 		}
-		return r, nil
+		err = fmt.Errorf("%v: %w; --payload prints it as it is", place, err)
+		if !errors.Is(err, coding.ErrUnknown) { // it is not what its head says
+			err = commandError{exitFound, errors.New(harmless(err.Error()))}
+		}
+		return nil, err
 	}
 	block, err := place.Open()
 	if err != nil {
 		return nil, err
 	}
-	head := strings.NewReader(headerText(place.Record))
+	head := bytes.NewReader(place.Record.Raw)
 	if !f.headers {
 		return io.MultiReader(head, block, strings.NewReader("\r\n\r\n")), nil
 	}
@@ -122,8 +143,7 @@ func (f *catFlags) content(files []*archive.File, place *archive.Place) (io.Read
 	return io.MultiReader(head, strings.NewReader(string(m.Head()))), nil
 }
 
-// headerText returns the header of a record as it is in the file, but for folded
-// lines and white space around values.
+// headerText returns the header of a record with a line for each field.
 func headerText(rec *warc.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "WARC/%s\r\n", rec.Version)

@@ -83,7 +83,7 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 	flags.Var(f.version, "warc-version", "version of the records; keep: as it is, and 1.1 for those of ARC files")
 	text(flags, &f.dictionary, "zstd-dictionary", "off|auto|FILE", "dictionary for --compress zstd, with which short records get shorter: trained from the first 1000 records of each file, or that of a file, which may be a .warc.zst")
 	flags.BoolVar(&f.lengths, "skip-lengths", false, "write into each gzip member how long it is, so that listing need not decompress it")
-	text(flags, &f.out, "out", "DIR", "directory for the output; made when missing (default: that of each file)")
+	flags.VarP(textFlag{&f.out, "DIR"}, "out", "o", "directory for the output; made when missing (default: that of each file)")
 	flags.BoolVar(&f.force, "force", false, "replace files that exist, but never one that is converted")
 	flags.IntVar(&f.jobs, "jobs", runtime.GOMAXPROCS(0), "files that are converted at once")
 	inSection(flags, "Conversion records", func(flags *pflag.FlagSet) {

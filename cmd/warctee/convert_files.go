@@ -304,7 +304,7 @@ func (r countingInput) Read(p []byte) (int, error) {
 }
 
 func (c *converter) summary(took time.Duration) {
-	fmt.Fprintf(c.stderr, "converted %s with %s, read again and found equal: %s\n",
+	fmt.Fprintf(c.stderr, "warctee: converted %s with %s, read again and found equal: %s\n",
 		english.Plural(c.files, "file", ""), english.Plural(int(c.records), "record", ""), rate(c.size, took))
 	if c.transform != nil {
 		fmt.Fprintf(c.stderr, "  %d conversion records added\n", c.added)

@@ -81,7 +81,7 @@ func (f *grepFlags) run(args []string, stdout, stderr io.Writer) error {
 	}
 	g := &grepping{flags: f, pattern: pattern, filter: filter, most: grepPayload, out: bufio.NewWriter(stdout), stderr: stderr}
 	err = eachArchive(args[1:], stderr, func(file *archive.File) error {
-		return errors.Join(archive.Scan(file, g.record), g.out.Flush())
+		return flushed(archive.Scan(file, g.record), g.out)
 	})
 	if err == nil && !g.found {
 		return commandError{code: exitFound} // as grep does, without a word
@@ -110,7 +110,7 @@ func (g *grepping) record(p *archive.Place, z *warc.Reader) error {
 	if !inURL || g.filter.NeedsMessage() {
 		var err error
 		m, err = archive.ReadMessage(rec, z)
-		if err != nil && !archive.NoMessage(err) {
+		if err != nil && !archive.NoMessage(err) && !isDamage(err) { // of that Scan tells
 			return fmt.Errorf("%s: %w", p.File.Path, err)
 		}
 		if !g.filter.Message(m) {
@@ -155,13 +155,12 @@ func (g *grepping) payload(p *archive.Place, m *archive.Message) error {
 // complain tells about a payload, unless the error is about the file or the
 // output, and so ends the search.
 func (g *grepping) complain(p *archive.Place, err error) error {
-	broken := (*warc.Error)(nil)
 	var lost outputError
 	switch {
 	case errors.As(err, &lost):
 		return lost.error
-	case errors.As(err, &broken):
-		return fmt.Errorf("%s: %w", p.File.Path, err)
+	case isDamage(err):
+		return nil // Scan tells of it
 	case errors.Is(err, io.ErrUnexpectedEOF) && p.Record.Header.Get("WARC-Truncated") != "":
 		return nil
 	}
@@ -213,7 +212,7 @@ func around(line []byte, start, end int) string {
 			to++
 		}
 	}
-	text := harmless(string(line[from:to]))
+	text := string(line[from:to])
 	if from > 0 {
 		text = "…" + text
 	}
@@ -247,7 +246,7 @@ func (g *grepping) show(p *archive.Place, line string, number *int) error {
 	}
 	text := harmless(p.String()) + ": " + orDash(rec.TargetURI())
 	if number != nil {
-		text += ": " + line
+		text += ": " + harmless(line)
 	}
 	_, err := fmt.Fprintln(g.out, text)
 	return err

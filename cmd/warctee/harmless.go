@@ -45,6 +45,25 @@ func harmless(s string) string {
 	return b.String()
 }
 
+// escapeControls escapes the control characters in JSON that JSON lets be: those
+// behind ASCII, which are commands to some terminals.
+func escapeControls(json string) string {
+	if !strings.ContainsFunc(json, isLateControl) {
+		return json
+	}
+	var b strings.Builder
+	for _, c := range json {
+		if isLateControl(c) {
+			appendEscape(&b, 'u', 4, c)
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+func isLateControl(c rune) bool { return c >= 0x7f && c <= 0x9f }
+
 func appendEscape(b *strings.Builder, kind byte, digits int, c rune) {
 	b.WriteByte('\\')
 	b.WriteByte(kind)

@@ -54,7 +54,7 @@ something of it is not in the index.`,
 	flags.BoolVar(&c.opts.All, "all", false, "index all records that have a target, requests too (default: those that can be replayed)")
 	text(flags, &c.opts.Root, "root", "DIR", "name the files by their paths from this directory (default: by the last part of them)")
 	text(flags, &c.opts.TempDir, "temp-dir", "DIR", "directory in which to sort what does not fit into memory (default: that of --out, or of the system)")
-	flags.IntVar(&c.opts.Jobs, "jobs", runtime.GOMAXPROCS(0), "files that are read at once")
+	flags.IntVar(&c.opts.Jobs, "jobs", runtime.GOMAXPROCS(0), "read `N` files at once")
 	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
 	for _, dirs := range []string{"root", "temp-dir"} {
 		cobra.CheckErr(cmd.MarkFlagDirname(dirs))
@@ -90,12 +90,12 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	progress.done()
 	for _, damage := range summary.Damaged {
-		fmt.Fprintf(c.stderr, "%v\n", damage)
+		tell(c.stderr, damage)
 	}
 	fmt.Fprintf(c.stderr, "warctee: %s of %s in %s indexed, %s\n", english.Plural(int(summary.Entries), "capture", ""),
 		english.Plural(int(summary.Records), "record", ""), english.Plural(len(files), "file", ""), rate(summary.Octets, time.Since(started)))
 	if len(summary.Damaged) > 0 {
-		return fmt.Errorf("something is not in the index: %w", errFound)
+		return fmt.Errorf("something is not in the index: %w; %s", errFound, damageHint)
 	}
 	return nil
 }

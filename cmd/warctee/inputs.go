@@ -56,6 +56,9 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 		if err != nil {
 			return nil, 0, err
 		}
+		if !info.Mode().IsRegular() { // to open a named pipe would wait for its writer
+			return nil, 0, fmt.Errorf("%s: no regular file, which it has to be", path)
+		}
 		size += info.Size()
 	}
 	return files, size, nil

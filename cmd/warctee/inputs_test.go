@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/schollz/progressbar/v3"
 )
 
 func TestArchiveFiles(t *testing.T) {
@@ -52,6 +54,18 @@ func TestArchiveFiles(t *testing.T) {
 	var usage usageError
 	if _, _, err := archiveFiles(nil); !errors.As(err, &usage) {
 		t.Error("no files are no usage error")
+	}
+}
+
+// What is written after the bar is gone stays.
+func TestProgressIsDoneOnce(t *testing.T) {
+	var b bytes.Buffer
+	p := &progress{bar: progressbar.NewOptions64(100, progressbar.OptionSetWriter(&b))}
+	p.add(50)
+	p.done()
+	b.Reset()
+	if p.done(); b.Len() > 0 {
+		t.Errorf("done again writes %q", b.String())
 	}
 }
 

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"repair":        {"warc"},
 	"recorder":      {"coding", "http1", "warc", "dedup", "rotate"},
 	"resolve":       {},
-	"cmd/warctee":   {"arc", "archive", "cdx", "certs", "convert", "dedup", "manifest", "mitm", "proxy", "recorder", "repair", "resolve", "rotate", "wacz", "warc", "warc/check"},
+	"cmd/warctee":   {"arc", "archive", "cdx", "certs", "coding", "convert", "dedup", "manifest", "mitm", "proxy", "recorder", "repair", "resolve", "rotate", "wacz", "warc", "warc/check"},
 	"bench":         {"certs", "dedup", "mitm", "proxy", "warc", "warc/check"},
 }
 

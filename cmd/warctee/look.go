@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +14,36 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/pflag"
 	"github.com/warctee/warctee/archive"
 	"github.com/warctee/warctee/warc"
 )
 
-// damageHint is what to do about a file that cannot be read to its end.
-const damageHint = "what is behind that was not looked at; 'warctee repair' saves what is whole"
+// damageHint is what to do about a file of which not all can be read.
+const damageHint = "'warctee check' tells more of it, 'warctee repair' saves what is whole"
+
+// isDamage reports whether an error is about a file that is not as it should be.
+func isDamage(err error) bool {
+	broken := (*warc.Error)(nil)
+	return errors.As(err, &broken)
+}
+
+// harmlessLines is harmless for each line of a message.
+func harmlessLines(message string) string {
+	var lines []string
+	for line := range strings.SplitSeq(message, "\n") {
+		lines = append(lines, harmless(line))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tell writes each line of an error as a message.
+func tell(stderr io.Writer, err error) {
+	for line := range strings.SplitSeq(harmlessLines(err.Error()), "\n") {
+		fmt.Fprintf(stderr, "warctee: %s\n", line)
+	}
+}
 
 // filterFlags choose records, for ls and grep.
 type filterFlags struct {
@@ -102,8 +126,8 @@ func closeArchives(files []*archive.File) {
 }
 
 // eachArchive calls look for the files that arguments mean, one after the other.
-// A file that is damaged does not keep the next from being looked at: it is told
-// on stderr at once, and in the error at the end.
+// A file that is damaged does not keep the next from being looked at: the damage is
+// told on stderr at once, and in the error at the end.
 func eachArchive(args []string, stderr io.Writer, look func(f *archive.File) error) error {
 	paths, _, err := archiveFiles(args)
 	if err != nil {
@@ -117,15 +141,15 @@ func eachArchive(args []string, stderr io.Writer, look func(f *archive.File) err
 		}
 		err = look(f)
 		f.Close()
-		if broken := (*warc.Error)(nil); errors.As(err, &broken) {
-			fmt.Fprintf(stderr, "warctee: %s: %s\n", harmless(err.Error()), damageHint)
+		if isDamage(err) {
+			tell(stderr, err)
 			damaged++
 		} else if err != nil {
 			return err
 		}
 	}
 	if damaged > 0 {
-		return fmt.Errorf("%d of %d files could not be read to the end: %w", damaged, len(paths), errFound)
+		return fmt.Errorf("%d of %s could not be read as a whole: %w; %s", damaged, english.Plural(len(paths), "file", ""), errFound, damageHint)
 	}
 	return nil
 }
@@ -142,6 +166,14 @@ func exclusive(flags *pflag.FlagSet, names ...string) error {
 		return usageError{fmt.Errorf("%s exclude each other", strings.Join(used, " and "))}
 	}
 	return nil
+}
+
+// flushed flushes out, and returns its error, or else err.
+func flushed(err error, out *bufio.Writer) error {
+	if lost := out.Flush(); lost != nil {
+		return lost
+	}
+	return err
 }
 
 // quietly turns the error about a reader that wants no more, such as head, into
@@ -222,7 +254,7 @@ func (s *selection) open(args []string, stderr io.Writer) (files []*archive.File
 		place, err = s.find(files)
 	}
 	if place != nil && err != nil {
-		fmt.Fprintf(stderr, "warctee: %s: %s\n", harmless(err.Error()), damageHint)
+		tell(stderr, err)
 		err = nil
 	}
 	return files, place, lookError(err)
@@ -248,8 +280,8 @@ func (s *selection) find(files []*archive.File) (*archive.Place, error) {
 // lookError makes what is not in the files, or wrong in them, give the exit
 // status for that.
 func lookError(err error) error {
-	if broken := (*warc.Error)(nil); errors.Is(err, archive.ErrNotFound) || errors.Is(err, archive.ErrIncomplete) || errors.As(err, &broken) {
-		return commandError{exitFound, errors.New(harmless(err.Error()))}
+	if errors.Is(err, archive.ErrNotFound) || errors.Is(err, archive.ErrIncomplete) || isDamage(err) {
+		return commandError{exitFound, errors.New(harmlessLines(err.Error()))}
 	}
 	return err
 }

@@ -182,6 +182,35 @@ func TestReaderOfOutputStops(t *testing.T) {
 	}
 }
 
+// An output that cannot be written is told once.
+func TestLookWithoutRoom(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	path := filepath.Join(t.TempDir(), "a.warc.gz")
+	writeArchive(t, path, [2]string{"http://origin.example/", "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("body\n", 10_000)})
+	for _, args := range [][]string{{"ls", path}, {"cat", path + "@0"}, {"show", path + "@0"}, {"grep", "--payload", "body", path}} {
+		var errs bytes.Buffer
+		if code := run(t.Context(), args, full, &errs); code != exitError || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), "no space") {
+			t.Errorf("%v: exit code %d, %q", args, code, errs.String())
+		}
+	}
+}
+
+// What is told of damage does no harm to a terminal.
+func TestIndexIsHarmless(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.warc.gz")
+	writeArchive(t, path, [2]string{"http://origin.example/\u202e" + strings.Repeat("x", 70_000), "HTTP/1.1 200 OK\r\n\r\nx"})
+	for _, args := range [][]string{{"index", path}, {"pack", path, "--out", filepath.Join(t.TempDir(), "a.wacz")}} {
+		code, _, stderr := inProcess(t, args...)
+		if code != exitFound || strings.ContainsAny(stderr, "\u202e") || !strings.Contains(stderr, `\u202e`) {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr)
+		}
+	}
+}
+
 // A file that is damaged does not keep the others from being looked at.
 func TestLookAtDamaged(t *testing.T) {
 	dir := t.TempDir()
@@ -198,12 +227,12 @@ func TestLookAtDamaged(t *testing.T) {
 	}
 	for _, args := range [][]string{{"ls", dir}, {"grep", "origin", dir}, {"grep", "--payload", "t?", dir}} {
 		code, stdout, stderr := inProcess(t, args...)
-		if code != exitFound || strings.Count(stdout, "/1") != 2 || !strings.Contains(stderr, "a.warc.gz: ") || !strings.Contains(stderr, damageHint) {
+		if code != exitFound || strings.Count(stdout, "/1") != 2 || strings.Count(stderr, damageHint) != 1 || !strings.Contains(stderr, "a.warc.gz: ") || !strings.Contains(stderr, damageHint) {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
 		}
 	}
 	code, stdout, stderr := inProcess(t, "cat", "--payload", "--url", "http://origin.example/2", dir)
-	if code != exitOK || stdout != "two" || !strings.Contains(stderr, damageHint) {
+	if code != exitOK || stdout != "two" || !strings.Contains(stderr, "left out from there on") {
 		t.Errorf("cat: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if err := os.WriteFile(a, content[:len(content)-10], 0o600); err != nil {
@@ -217,8 +246,60 @@ func TestLookAtDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr = inProcess(t, "show", "--url", "http://origin.example/2", a)
-	if code != exitFound || !strings.Contains(stderr, "a capture of http://origin.example/2 is not in "+a) || !strings.Contains(stderr, "gzip member is damaged") {
+	if code != exitFound || !strings.Contains(stderr, "a capture of http://origin.example/2 is not in "+a+"\n") || strings.Contains(stderr, `\n`) || !strings.Contains(stderr, "gzip member is damaged") {
 		t.Errorf("show: exit code %d, %q", code, stderr)
+	}
+}
+
+// What is whole behind damage is looked at too.
+func TestLookBehindDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.warc.gz")
+	writeArchive(t, path, [2]string{"http://origin.example/1", "HTTP/1.1 200 OK\r\n\r\none"}, [2]string{"http://origin.example/2", "HTTP/1.1 200 OK\r\n\r\ntwo"}, [2]string{"http://origin.example/3", "HTTP/1.1 200 OK\r\n\r\nthree"})
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	middle := len(content) / 2
+	clear(content[middle-40 : middle+40])
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"ls", path}, {"grep", "origin", path}, {"grep", "--headers", "origin", path}, {"grep", "--payload", "one|three", path}} {
+		code, stdout, stderr := inProcess(t, args...)
+		if code != exitFound || !strings.Contains(stdout, "origin.example/3") || !strings.Contains(stderr, "left out up to offset") {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
+		if first, _, _ := strings.Cut(stdout, "example/1"); args[0] == "ls" && !strings.Contains(first, " ? response") {
+			t.Errorf("the record before the damage has a length, though nobody knows where it ends: %q", stdout)
+		}
+	}
+	if code, stdout, stderr := inProcess(t, "cat", "--payload", "--url", "http://origin.example/3", path); code != exitOK || stdout != "three" {
+		t.Errorf("cat: exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// Whether a payload is what its head says tells the exit status, and JSON has what
+// was found as it is.
+func TestLookAtPayload(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.warc.gz")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	io.WriteString(z, strings.Repeat("text ", 20000))
+	z.Close()
+	packed.Bytes()[packed.Len()-6] ^= 1
+	writeArchive(t, path, [2]string{"http://origin.example/odd", "HTTP/1.1 200 OK\r\nContent-Encoding: x-y\r\n\r\nx"},
+		[2]string{"http://origin.example/none", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nx"},
+		[2]string{"http://origin.example/sum", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + packed.String()},
+		[2]string{"http://origin.example/short", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"},
+		[2]string{"http://origin.example/esc", "HTTP/1.1 200 OK\r\n\r\nfind \x1b[31m"})
+	for name, want := range map[string]int{"odd": exitError, "none": exitFound, "sum": exitFound, "short": exitFound, "esc": exitOK} {
+		code, _, stderr := inProcess(t, "cat", "--decoded", "--url", "http://origin.example/"+name, path)
+		if code != want || code != exitOK && !strings.Contains(stderr, path+"@") {
+			t.Errorf("%s: exit code %d, want %d: %q", name, code, want, stderr)
+		}
+	}
+	if _, stdout, _ := inProcess(t, "grep", "--json", "--payload", "find", path); !strings.Contains(stdout, `"line":"find \u001b[31m"`) {
+		t.Errorf("%q", stdout)
 	}
 }
 

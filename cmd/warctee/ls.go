@@ -64,7 +64,7 @@ func (f *lsFlags) run(args []string, stdout, stderr io.Writer) error {
 			}
 		}
 		files++
-		return errors.Join(l.list(file), out.Flush())
+		return flushed(l.list(file), out)
 	})
 	return quietly(err)
 }
@@ -100,28 +100,26 @@ func (l *listing) title(path string) error {
 func (l *listing) list(f *archive.File) error {
 	var reader *warc.Reader
 	err := archive.Scan(f, func(p *archive.Place, z *warc.Reader) error {
+		end := p.Offset
+		if reader != nil && reader != z {
+			end = -1 // there was damage
+		}
 		reader = z
-		if err := l.show(p.Offset); err != nil {
+		if err := l.show(end); err != nil {
 			return err
 		}
 		if !l.filter.Header(p.Record) {
 			return nil
 		}
-		m, err := archive.ReadMessage(p.Record, z)
-		if err != nil && !archive.NoMessage(err) {
-			return fmt.Errorf("%s: %w", f.Path, err)
-		}
+		m, _ := archive.ReadMessage(p.Record, z) // Scan tells of damage
 		if l.filter.Message(m) {
 			l.last = &listed{p, m}
 		}
 		return nil
 	})
-	end := f.Size
+	end := int64(-1) // it is not known
 	if reader != nil && err == nil {
 		end = reader.InputOffset()
-	}
-	if err != nil && l.last != nil {
-		end = -1 // its length is not known
 	}
 	return errors.Join(l.show(end), err)
 }

@@ -58,7 +58,7 @@ directory: keep it beside the files, and it can be moved with them.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	text(flags, &c.out, "out", "FILE", "new file for the list; - is standard output, with names relative to the current directory")
+	flags.VarP(textFlag{&c.out, "FILE"}, "out", "o", "new file for the list; - is standard output, with names relative to the current directory")
 	text(flags, &c.bag, "bag", "DIR", "make a bag there instead, of links to the files, or of copies where it is on another file system")
 	flags.Var(&c.info, "info", "further line of the bag's bag-info.txt, such as Contact-Name=Jane Doe; may be repeated")
 	flags.BoolVar(&c.verify, "verify", false, "compare files with the lists or bags that are named")
@@ -184,12 +184,16 @@ func bagFields(pairs []string) (fields []manifest.Field, err error) {
 
 func (c *manifestCommand) runVerify(ctx context.Context, args []string) error {
 	var octets int64
-	files, faults := 0, 0
+	files, faults, failed := 0, 0, error(nil)
 	for _, path := range args {
 		report, err := manifest.Verify(ctx, path, c.options("verifying"))
 		c.progress.done()
-		if err != nil {
-			return err
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err != nil { // the others are verified all the same
+			failed = errors.Join(failed, err)
+			continue
 		}
 		for _, f := range report.Faults {
 			if err := c.tell(path, f); err != nil {
@@ -200,7 +204,13 @@ func (c *manifestCommand) runVerify(ctx context.Context, args []string) error {
 		faults += len(report.Faults)
 		octets += report.Octets
 	}
+	if failed != nil && files == 0 {
+		return failed
+	}
 	c.summary("%s verified, %s; %s", english.Plural(files, "file", ""), rate(octets, time.Since(c.started)), english.Plural(faults, "fault", ""))
+	if failed != nil {
+		return failed
+	}
 	if faults > 0 {
 		return fmt.Errorf("%s: %w", english.Plural(faults, "fault", ""), errFound)
 	}
@@ -222,7 +232,7 @@ func (c *manifestCommand) tell(path string, f manifest.Fault) error {
 }
 
 func (c *manifestCommand) summary(format string, args ...any) {
-	fmt.Fprintf(c.stderr, format+"\n", args...)
+	fmt.Fprintf(c.stderr, "warctee: "+format+"\n", args...)
 }
 
 // fileSize is the size of a file, 0 where it cannot be told.

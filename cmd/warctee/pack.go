@@ -153,15 +153,15 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 
 func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Duration) error {
 	for _, damage := range s.Damaged {
-		fmt.Fprintln(c.stderr, damage)
+		tell(c.stderr, damage)
 	}
-	fmt.Fprintf(c.stderr, "%s: %s, %s, %s, %s\n", c.out,
-		english.Plural(s.Files, "file", ""), english.Plural(int(s.Captures), "capture", ""), english.Plural(s.Pages, "page", ""), rate(s.Octets, took))
+	fmt.Fprintf(c.stderr, "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
+		english.Plural(s.Pages, "page", ""), english.Plural(s.Files, "file", ""), c.out, rate(s.Octets, took))
 	if signer != "" {
-		fmt.Fprintf(c.stderr, "signed by %s\n", signer)
+		fmt.Fprintf(c.stderr, "warctee: signed by %s\n", signer)
 	}
 	if len(s.Damaged) > 0 {
-		return fmt.Errorf("the package is whole, but the WARC files in it are damaged: %w", errFound)
+		return fmt.Errorf("the package is whole, but the WARC files in it are damaged: %w; %s", errFound, damageHint)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (c *packCommand) runVerify(ctx context.Context, args []string) error {
 		faults += len(report.Faults)
 	}
 	progress.done()
-	fmt.Fprintf(c.stderr, "%s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
+	fmt.Fprintf(c.stderr, "warctee: %s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
 	if faults > 0 {
 		return fmt.Errorf("%s: %w", english.Plural(faults, "fault", ""), errFound)
 	}
@@ -246,15 +246,15 @@ func (c *packCommand) tellVerified(path string, r wacz.Report) error {
 		return e.Encode(verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults})
 	}
 	for _, f := range r.Faults {
-		if _, err := fmt.Fprintf(c.stdout, "%s: %v\n", path, f); err != nil {
+		if _, err := fmt.Fprintf(c.stdout, "%s: %s\n", harmless(path), harmless(f.String())); err != nil {
 			return err
 		}
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintf(c.stderr, "%s: %s\n", path, note)
+		fmt.Fprintf(c.stderr, "warctee: %s: %s\n", harmless(path), harmless(note))
 	}
 	if r.Signer != "" {
-		fmt.Fprintf(c.stderr, "%s: signed by %s, which says it did so at %q with %q\n", path, r.Signer, r.Signed, r.Software)
+		fmt.Fprintf(c.stderr, "warctee: %s: signed by %s, which says it did so at %q with %q\n", harmless(path), r.Signer, r.Signed, r.Software)
 	}
 	return nil
 }

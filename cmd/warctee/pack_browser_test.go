@@ -145,7 +145,7 @@ async function signed(data) {
 const want = %s, start = Date.now(), timer = setInterval(async () => {
 	const seen = look();
 	try { await ask(seen); } catch (e) { seen.Text += String(e); }
-	if (Date.now() - start < 30000 && !Object.keys(want).every(k => String(seen[k]) === String(want[k]))) return;
+	if (Date.now() - start < 100000 && !Object.keys(want).every(k => String(seen[k]) === String(want[k]))) return;
 	clearInterval(timer);
 	if (!reported) fetch("/report", {method: "POST", body: JSON.stringify(seen)});
 	reported = true;

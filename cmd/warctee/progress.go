@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -14,7 +15,8 @@ import (
 // A progress shows on a terminal how far a long job has come, how fast it is and
 // when it will end. Elsewhere it shows nothing. It is safe for concurrent use.
 type progress struct {
-	bar *progressbar.ProgressBar // nil: no terminal
+	bar  *progressbar.ProgressBar // nil: no terminal
+	over sync.Once
 }
 
 // newProgress starts to show how many of total bytes are done. What says in a
@@ -56,12 +58,15 @@ func (p *progress) clear() {
 	}
 }
 
-// done takes the bar away for good.
+// done takes the bar away for good. Called again it does nothing, so that it takes
+// nothing away that was written since.
 func (p *progress) done() {
-	if p.bar != nil {
-		p.bar.Exit()
-		p.bar.Clear()
-	}
+	p.over.Do(func() {
+		if p.bar != nil {
+			p.bar.Exit()
+			p.bar.Clear()
+		}
+	})
 }
 
 // rate says how much was done in which time: "1.2 GB in 3.4s, 353 MB/s".

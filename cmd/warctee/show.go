@@ -50,11 +50,14 @@ damaged, or a digest is wrong.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	f.selection.register(flags)
-	flags.IntVar(&f.lines, "lines", 20, "how many lines of a text to show")
+	flags.IntVar(&f.lines, "lines", 20, "show `N` lines of a text at most")
 	return cmd
 }
 
 func (f *showFlags) run(cmd *cobra.Command, args []string) error {
+	if f.lines < 0 {
+		return usageError{fmt.Errorf("--lines %d: it must be at least 0", f.lines)}
+	}
 	files, place, err := f.selection.open(args, cmd.ErrOrStderr())
 	defer closeArchives(files)
 	if err != nil {
@@ -158,12 +161,14 @@ func (s *showing) digest(what, field string, r io.Reader, m *archive.Message) (o
 // links tells where the records are that belong to this one.
 func (s *showing) links() error {
 	rec := s.place.Record
+	original := "" // where it is
 	if rec.Type() == warc.TypeRevisit {
-		original, err := archive.Original(s.files, s.place)
+		p, err := archive.Original(s.files, s.place)
 		if err != nil {
 			fmt.Fprintf(s.out, "original: %s\n", harmless(err.Error()))
 		} else {
-			fmt.Fprintf(s.out, "original: %s\n", describe(original))
+			original = p.String()
+			fmt.Fprintf(s.out, "original: %s\n", describe(p))
 		}
 	}
 	if len(rec.Header.Values("WARC-Concurrent-To"))+len(rec.Header.Values("WARC-Refers-To")) == 0 && rec.Type() != warc.TypeResponse {
@@ -171,9 +176,12 @@ func (s *showing) links() error {
 	}
 	related, err := archive.Related(s.files, s.place)
 	if err != nil {
-		fmt.Fprintf(s.out, "related: not all was found: %s\n", harmless(err.Error()))
+		fmt.Fprintf(s.out, "related: not all can be found: %s\n", harmless(err.Error()))
 	}
 	for _, p := range related {
+		if p.String() == original {
+			continue
+		}
 		fmt.Fprintf(s.out, "related: %s\n", describe(p))
 	}
 	return nil
@@ -188,8 +196,12 @@ func describe(p *archive.Place) string {
 // message shows the head of the message and the start of its payload.
 func (s *showing) message() error {
 	m, err := archive.Follow(s.files, s.place)
-	if archive.NoMessage(err) || errors.Is(err, archive.ErrIncomplete) {
+	switch {
+	case archive.NoMessage(err):
 		fmt.Fprintf(s.out, "\nThe block cannot be understood: %s\n", harmless(err.Error()))
+		return nil
+	case errors.Is(err, archive.ErrIncomplete):
+		fmt.Fprintf(s.out, "\nThe payload is not shown: %s\n", harmless(err.Error()))
 		return nil
 	}
 	if err != nil {
@@ -222,9 +234,9 @@ func (s *showing) payload(m *archive.Message) error {
 	case len(start) > 0 && !isText(start):
 		media := m.MediaType()
 		if media == "" {
-			media = "binary data"
+			media = "of unknown type"
 		}
-		fmt.Fprintf(s.out, "\nThe payload is %s and not shown; 'warctee cat --decoded' writes it to a file.\n", harmless(media))
+		fmt.Fprintf(s.out, "\nThe payload (%s) does not look like text and is not shown; 'warctee cat --decoded' writes it to a file.\n", harmless(media))
 		return nil
 	}
 	fmt.Fprintln(s.out)

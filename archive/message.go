@@ -12,10 +12,6 @@ import (
 	"github.com/warctee/warctee/warc"
 )
 
-// limits bound the memory that a head takes: a recording can be told to let heads
-// pass that are nearly as large.
-var limits = http1.Limits{Target: 65 << 20, Fields: 65 << 20, FieldCount: 65 << 20}
-
 // A Message is the block of a record, with what HTTP says about it.
 type Message struct {
 	Request  *http1.Request  // of a request record; nil unless the block is an HTTP message
@@ -47,7 +43,7 @@ func ReadMessage(rec *warc.Record, block io.Reader) (*Message, error) {
 	}
 	var framing http1.Framing
 	if rec.Type() == warc.TypeRequest {
-		if m.Request, err = limits.ParseRequest(head); err != nil {
+		if m.Request, err = http1.Recorded.ParseRequest(head); err != nil {
 			return nil, err
 		}
 		framing = m.Request.Framing
@@ -87,7 +83,7 @@ func holdsHTTP(rec *warc.Record) bool {
 	if rec.Length == 0 {
 		return false
 	}
-	switch content := mediaType(rec.Header.Get("Content-Type")); content {
+	switch content := http1.MediaType(rec.Header.Get("Content-Type")); content {
 	case "application/http":
 		return true
 	case "":
@@ -107,8 +103,8 @@ func readHead(raw *bufio.Reader) ([]byte, error) {
 		switch {
 		case err == nil && http1.HeadLen(head, scanned) > 0:
 			return head, nil
-		case len(head) > limits.Head():
-			return nil, &http1.Error{Status: 502, Reason: fmt.Sprintf("the head has more than %d bytes", limits.Head())}
+		case len(head) > http1.Recorded.Head():
+			return nil, &http1.Error{Status: 502, Reason: fmt.Sprintf("the head has more than %d bytes", http1.Recorded.Head())}
 		case err == io.EOF:
 			return nil, &http1.Error{Status: 502, Reason: "the head has no end"}
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
@@ -170,12 +166,7 @@ func (m *Message) Decoded() (io.Reader, error) {
 func (m *Message) MediaType() string {
 	if h := m.head(); h != nil {
 		value, _ := h.Get("Content-Type")
-		return mediaType(value)
+		return http1.MediaType(value)
 	}
-	return mediaType(m.record.Header.Get("Content-Type"))
-}
-
-func mediaType(value string) string {
-	value, _, _ = strings.Cut(value, ";")
-	return strings.ToLower(strings.TrimSpace(value))
+	return http1.MediaType(m.record.Header.Get("Content-Type"))
 }

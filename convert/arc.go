@@ -222,7 +222,7 @@ func (j *arcJob) viewHTTP(h warc.Header, s *source) (view, error) {
 	rec := warc.Record{Version: j.Version, Length: s.block.size, Header: append(h[:len(h):len(h)], warc.Field{Name: "Content-Type", Value: v.content})}
 	m, err := archive.ReadMessage(&rec, s.block.reader())
 	if err == nil {
-		v.told = m.MediaType() == mediaType(s.Type) || m.MediaType() == "" && s.Type == "no-type"
+		v.told = m.MediaType() == http1.MediaType(s.Type) || m.MediaType() == "" && s.Type == "no-type"
 		hash := sha256.New()
 		_, err = io.Copy(hash, m.Payload())
 		if err == nil || errors.Is(err, io.ErrUnexpectedEOF) { // the digest is that of what is there
@@ -294,11 +294,6 @@ func contentType(url, told string) (content string, same bool) {
 		return told, true
 	}
 	return "application/octet-stream", told == "no-type"
-}
-
-func mediaType(s string) string {
-	s, _, _ = strings.Cut(s, ";")
-	return strings.ToLower(strings.TrimSpace(s))
 }
 
 // fieldText returns a file name as it can be in a field: UTF-8 without control

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gabriel-vasile/mimetype"
 	"github.com/warctee/warctee/coding"
+	"github.com/warctee/warctee/http1"
 )
 
 // Bounds on the look at a payload.
@@ -30,8 +31,7 @@ var lookBuffers = sync.Pool{New: func() any { return &lookBuffer{raw: bufio.NewR
 // the origin knows better, and that something is text, or octets, says nothing.
 func (x *exchange) identifiedType() string {
 	declared, _ := x.reply.Get("Content-Type")
-	declared, _, _ = strings.Cut(declared, ";")
-	declared = strings.ToLower(strings.TrimSpace(declared))
+	declared = http1.MediaType(declared)
 	switch found := x.identify(); {
 	case found == declared:
 		return found

@@ -26,7 +26,7 @@ const maxText = 1 << 20
 func newBlock(r *Record, p Profile) *block {
 	payload := r.Header.Get("WARC-Payload-Digest")
 	b := &block{digest: newDigest(r.Header.Get("WARC-Block-Digest")), payload: newDigest(payload)}
-	switch content := mediaType(r.Header.Get("Content-Type")); {
+	switch content := http1.MediaType(r.Header.Get("Content-Type")); {
 	case r.isMessage(content):
 		b.message = &message{request: r.Type == warc.TypeRequest, anyVersion: p == Standard}
 		b.raw = newDigest(payload)

@@ -3,6 +3,8 @@ package check
 import (
 	"strings"
 	"testing"
+
+	"github.com/warctee/warctee/http1"
 )
 
 // TestMessageInPieces cuts a message in two at every place.
@@ -38,7 +40,7 @@ func TestLargeHeads(t *testing.T) {
 			t.Errorf("%s: %v", name, m.err)
 		}
 	}
-	m := &message{head: make([]byte, limits.Head(), limits.Head()+1)}
+	m := &message{head: make([]byte, http1.Recorded.Head(), http1.Recorded.Head()+1)}
 	if m.write([]byte("x"), newDigest(""), newDigest("")); m.err == nil {
 		t.Error("the memory for a head has no bound")
 	}

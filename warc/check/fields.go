@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/warctee/warctee/http1"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -222,7 +223,7 @@ func (f *file) contentType(r *Record) {
 		}
 	}
 	value := r.Header.Get("Content-Type")
-	got := mediaType(value)
+	got := http1.MediaType(value)
 	if got == "" {
 		if r.BlockSize > 0 && r.Type != warc.TypeContinuation {
 			f.add(r, RuleContentMissing, "Content-Type is missing, and the block has %d octets", r.BlockSize)
@@ -266,12 +267,6 @@ func (f *file) isMediaType(s string) bool {
 		f.mediaTypes[s] = true
 	}
 	return ok
-}
-
-// mediaType returns a Content-Type without parameters, in lower case.
-func mediaType(s string) string {
-	s, _, _ = strings.Cut(s, ";")
-	return strings.ToLower(strings.TrimSpace(s))
 }
 
 // filename compares WARC-Filename with the name of the file. Only the first

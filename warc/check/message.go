@@ -10,10 +10,6 @@ import (
 	"github.com/warctee/warctee/http1"
 )
 
-// limits bound the memory that a head takes: a recording can be told to let heads
-// pass that are nearly as large, of which a URL and the fields may have 64 MiB.
-var limits = http1.Limits{Target: 65 << 20, Fields: 65 << 20, FieldCount: 65 << 20}
-
 const maxInterims = 20
 
 // A message is an HTTP/1.x message that passes.
@@ -54,7 +50,7 @@ func (m *message) write(p []byte, payload, raw *digest) {
 		m.head = append(m.head, p...)
 		n := http1.HeadLen(m.head, scanned)
 		if n == 0 {
-			if len(m.head) > limits.Head() {
+			if len(m.head) > http1.Recorded.Head() {
 				m.err = errors.New("it is too long")
 			}
 			return
@@ -121,10 +117,10 @@ func (m *message) parse(head []byte) {
 // parseRequest reads a request that is malformed as tolerantly as a response,
 // where its first line allows that.
 func (m *message) parseRequest(head []byte) {
-	q, err := limits.ParseRequest(head)
+	q, err := http1.Recorded.ParseRequest(head)
 	line := requestLine.Find(head)
 	if err != nil && m.anyVersion && line != nil {
-		q, err = limits.ParseRequest(requestLine.ReplaceAll(head, []byte("${1}HTTP/1.1$2")))
+		q, err = http1.Recorded.ParseRequest(requestLine.ReplaceAll(head, []byte("${1}HTTP/1.1$2")))
 	}
 	if m.err = err; err == nil {
 		m.method, m.framing, m.parsed = q.Method, q.Framing, true

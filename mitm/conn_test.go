@@ -55,7 +55,7 @@ func dial(t *testing.T, addr string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	return newClient(t, c)
 }
 
@@ -312,7 +312,7 @@ func TestClientGone(t *testing.T) {
 			select {
 			case <-r.Context().Done():
 				gone <- nil
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				gone <- errors.New("the context did not end")
 			}
 		})

@@ -151,9 +151,13 @@ func (p *proxy) tls(authority string, config *tls.Config) (*client, error) {
 }
 
 // until waits for what is about to happen in another goroutine.
+// patience is longer than any step takes, on a busy machine too. Nothing waits
+// for it unless the test fails.
+const patience = 2 * time.Minute
+
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("did not happen: %s", what)
 		}

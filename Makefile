@@ -19,7 +19,7 @@ help:
 	@sed -n 's/^# make/make/p' Makefile
 
 test: tools check vulncheck
-	go test -race ./...
+	go test -race -timeout 1h ./...
 
 check:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; fi

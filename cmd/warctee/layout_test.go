@@ -39,9 +39,11 @@ var mayImport = map[string][]string{
 }
 
 func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Doc", module+"...").Output()
+	out, err := exec.Command("go", "list", "-buildvcs=false", "-json=ImportPath,Imports,Doc", module+"...").Output()
 	if err != nil {
-		t.Fatal(err)
+		var exit *exec.ExitError
+		errors.As(err, &exit)
+		t.Fatalf("go list: %v\n%s", err, exit.Stderr)
 	}
 	seen := 0
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; seen++ {

@@ -199,10 +199,10 @@ func (x *crashed) killInTraffic(p *program, large bool) (written int64, got []in
 	return s.Responses + s.Revisits, slices.Collect(maps.Keys(clients.wait()))
 }
 
-// awaitChain waits for a moment at which a chain of files is most likely being
-// written, or committed.
+// awaitChain waits until a chain of files is most likely being written, or
+// committed. There is one sooner or later: a client asks for nothing else.
 func (x *crashed) awaitChain() {
-	for start := time.Now(); time.Since(start) < time.Second; {
+	for start := time.Now(); time.Since(start) < programPatience && !x.Failed(); {
 		if parts, _ := filepath.Glob(filepath.Join(x.dir, "*.part")); len(parts) > 0 {
 			break
 		}

@@ -87,7 +87,7 @@ func TestMaxBody(t *testing.T) {
 // --timeout bounds silence.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	short := func(f *recordFlags) { f.timeout = 400 * time.Millisecond }
+	short := func(f *recordFlags) { f.timeout = shortTimeout }
 	t.Run("before the reply", func(t *testing.T) {
 		overBothWith(t, short, func(x *scene) {
 			c := x.client()

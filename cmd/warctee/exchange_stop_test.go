@@ -34,7 +34,7 @@ func TestStopWithStalledWebSocket(t *testing.T) {
 		if err != nil {
 			x.Errorf("stopping the proxy: %v", err)
 		}
-	case <-time.After(patience / 4):
+	case <-time.After(patience):
 		x.Error("the proxy does not stop")
 		x.closePeers()
 		<-stopped

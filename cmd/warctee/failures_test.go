@@ -179,7 +179,10 @@ func TestFailureLogOfTunnels(t *testing.T) {
 		t.Fatal("a client without our certificate trusts the proxy")
 	}
 	untrusting.Close()
-	x.eventually("the failure is counted", func() bool { return x.proxy.status(x.flags).TLSFailures == 1 })
+	x.eventually("both tunnels are counted", func() bool {
+		s := x.proxy.status(x.flags)
+		return s.TLSFailures == 1 && s.NotRecorded == 1
+	})
 	if got := summary(x.proxy.status(x.flags), 0, "/the/ca.pem"); !strings.Contains(got, "; 1 TLS connection failed: does the client trust /the/ca.pem?; 1 tunnel not recorded") {
 		t.Errorf("the summary is %q", got)
 	}

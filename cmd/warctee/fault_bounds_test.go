@@ -139,7 +139,7 @@ func TestReplyBounds(t *testing.T) {
 // are far below their defaults here.
 func TestClientTimeouts(t *testing.T) {
 	t.Parallel()
-	const short, soon = 300 * time.Millisecond, 5 * time.Second
+	const short, soon = shortTimeout, patience
 	flags := func(f *recordFlags) {
 		f.limits.headerTimeout, f.limits.idleTimeout = short, short
 	}
@@ -210,7 +210,7 @@ func TestClientTimeouts(t *testing.T) {
 // sends is recorded whole all the same.
 func TestStalledReaders(t *testing.T) {
 	t.Parallel()
-	flags := func(f *recordFlags) { f.limits.stallTimeout = 500 * time.Millisecond }
+	flags := func(f *recordFlags) { f.limits.stallTimeout = shortTimeout }
 	const size = 8 << 20 // more than the sockets on the way take
 	response := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size) + strings.Repeat("0123456789abcdef", size/16)
 	serve := func(x *scene) {

@@ -79,9 +79,9 @@ func TestCrowd(t *testing.T) {
 	t.Logf("%d connections after %.1fs: %d MB, %d bytes for each, %d goroutines", status.Connections, time.Since(start).Seconds(),
 		idle>>20, (idle-before)/int64(status.Connections), status.Goroutines)
 	x.beSlow()
-	x.beOrdinary(15 * time.Second) // slow uploads have their slots for 10 s
+	x.beOrdinary() // slow uploads have their slots for 10 s
 	x.awaitLong()
-	x.beOrdinary(5 * time.Second)
+	x.beOrdinary()
 	status = x.p.status()
 	most := x.memory("VmHWM")
 	t.Logf("with %d connections: %d MB now, %d MB at most, %d goroutines, %d exchanges under way and %d long ones", status.Connections,
@@ -409,9 +409,9 @@ func (x *crowd) stepAll() {
 	}
 }
 
-// beOrdinary asks for pages, as some browsers do, and measures how long that
-// takes: 99 of 100 may not take longer than limit.
-func (x *crowd) beOrdinary(limit time.Duration) {
+// beOrdinary asks for pages, as some browsers do. Each request has to succeed: one
+// that waits too long for a slot gets 503. The log says how long they take.
+func (x *crowd) beOrdinary() {
 	x.Helper()
 	var (
 		all  sync.WaitGroup
@@ -445,7 +445,4 @@ func (x *crowd) beOrdinary(limit time.Duration) {
 	slices.Sort(took)
 	p50, p99 := took[len(took)/2], took[len(took)*99/100]
 	x.Logf("ordinary clients made %d exchanges: p50 %s, p99 %s, longest %s", len(took), p50, p99, took[len(took)-1])
-	if p99 > limit {
-		x.Error("that is too long")
-	}
 }

@@ -33,7 +33,7 @@ func (x *scene) drip(o *peer, pause time.Duration, next func(i int) string) {
 // --timeout is the total time for the head of a reply, whatever comes of it.
 func TestHeadDrips(t *testing.T) {
 	t.Parallel()
-	const timeout = 300 * time.Millisecond
+	const timeout = shortTimeout
 	short := func(f *recordFlags) { f.timeout = timeout }
 	t.Run("octets", func(t *testing.T) {
 		overBothWith(t, short, func(x *scene) {
@@ -69,7 +69,7 @@ func TestHeadDrips(t *testing.T) {
 // trailers have to be whole within --timeout.
 func TestChunkFramingDrips(t *testing.T) {
 	t.Parallel()
-	const timeout = 300 * time.Millisecond
+	const timeout = shortTimeout
 	short := func(f *recordFlags) { f.timeout = timeout }
 	for _, c := range []struct{ name, reply, drip string }{
 		{"size", "3\r\nabc\r\n", "0"},

@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,14 +28,26 @@ import (
 // to get. At the end the proxy stops and the archive has to hold exactly the
 // exchanges that the test wanted, byte for byte.
 
-// patience is longer than any step takes. Nothing waits for it unless the test
-// fails.
-const patience = 20 * time.Second
+// patience is longer than any step takes, on a busy machine too. Nothing waits
+// for it unless the test fails.
+const patience = 2 * time.Minute
+
+// shortTimeout is for tests in which a time-out passes. What has to happen before
+// it passes does so on a busy machine too.
+const shortTimeout = 2 * time.Second
 
 // originCA signs the certificates of the origins; the proxy trusts it.
 var originCA *certs.Authority
 
-func TestMain(m *testing.M) { os.Exit(withOriginCA(m)) }
+func TestMain(m *testing.M) {
+	// A process inherits what nohup ignores, and a shell cannot trap it then. A
+	// signal that is handled here has its default action in the programs of the
+	// tests.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	os.Exit(withOriginCA(m))
+}
 
 func withOriginCA(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "warctee-origin-ca-")

@@ -36,7 +36,7 @@ func init() {
 }
 
 // programPatience is how long a test waits for what should come at once.
-const programPatience = time.Minute
+const programPatience = 4 * time.Minute
 
 // A program is a running warctee.
 type program struct {

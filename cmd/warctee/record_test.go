@@ -107,7 +107,7 @@ func TestHangUpOnASlowDisk(t *testing.T) {
 	}
 	stop() // as SIGTERM
 	gone := false
-	for deadline := time.Now().Add(5 * time.Second); !gone && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !gone && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if gone = err != nil; !gone {
 			c.Close()

@@ -56,7 +56,7 @@ func (w *writer) place(c *capture, out *output) (placing, error) {
 	if used+need <= o.MaxSize {
 		return toCurrent, nil
 	}
-	need, err := c.size(w.r.fileOf(c.x.series, out.file.Tag()))
+	need, err := c.size(out.target)
 	switch {
 	case err != nil:
 		return 0, err
@@ -231,15 +231,12 @@ func (w *writer) startFile(c *capture) (err error) {
 	if ch.file != nil && ch.file.Size() == ch.file.Preamble() {
 		return nil
 	}
-	w.r.beside = &ch.target
-	ch.file, err = ch.Next()
-	w.r.beside = nil
-	if err != nil {
+	if ch.file, err = ch.Next(); err != nil {
 		return err
 	}
 	ch.files++
-	w.r.notePreamble(ch.file)
-	return nil
+	ch.target = w.r.newTarget()
+	return w.begin(ch.file, ch.target)
 }
 
 // putInChain appends a record, which is p or a segment of it.

@@ -246,7 +246,6 @@ type Recorder struct {
 	space      *space
 	watch      *spaceWatch
 	preamble   atomic.Int64   // length of what starts a file, at most
-	beside     *target        // of the file that is begun, where that is not to be the current one; the writer's
 	packing    chan struct{}  // an element for each body that is being compressed: that takes memory
 	packingBig chan struct{}  // the same for those that are on the disk: they take their time
 	finishing  chan *exchange // taken by a finisher that waits
@@ -317,7 +316,6 @@ func Open(o Options) (*Recorder, error) {
 		MaxAge:   o.MaxAge,
 		FileMode: o.FileMode,
 		Name:     r.fileName,
-		Preamble: r.warcinfo,
 		Verify:   warc.Whole,
 		FS:       o.fs,
 		Logger:   o.Logger,

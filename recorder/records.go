@@ -37,9 +37,9 @@ func safeHost(host string) string {
 	}, host)
 }
 
-// warcinfo makes what starts a file: its dictionary, and the warcinfo record (ISO
-// 28500 §6.2). The tag is the record id. It is called by the writer.
-func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err error) {
+// preambleOf returns what starts a file: its dictionary, and the warcinfo record
+// (ISO 28500 §6.2), which has the id of the target.
+func (r *Recorder) preambleOf(name string, to target) ([]byte, error) {
 	conformsTo := "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-" + string(r.options.Version) + "/"
 	fields := []warc.Field{
 		{Name: "software", Value: r.options.Software},
@@ -48,13 +48,11 @@ func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err 
 		{Name: "conformsTo", Value: conformsTo},
 	}
 	block := warcFields(append(fields, r.options.Warcinfo...))
-	to := r.beginFile(series)
-	id := to.warcinfoID
 	digest := r.options.Digest.New()
 	digest.Write(block)
 	p := part{length: int64(len(block))}
 	p.header.Add("WARC-Type", warc.TypeWarcinfo)
-	p.header.Add("WARC-Record-ID", id)
+	p.header.Add("WARC-Record-ID", to.warcinfoID)
 	p.header.Add("WARC-Date", warc.FormatDate(time.Now(), r.options.Version))
 	p.header.Add("WARC-Filename", name)
 	p.header.Add("WARC-Block-Digest", r.options.Digest.Format(digest.Sum(nil)))
@@ -64,10 +62,10 @@ func (r *Recorder) warcinfo(series, name string) (first []byte, tag string, err 
 	defer p.release()
 	rec, _, err := p.encode(&r.options, to, nil)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	first, err = io.ReadAll(rec)
-	return append(to.dictionary.AppendFrame(nil), first...), id, err
+	first, err := io.ReadAll(rec)
+	return append(to.dictionary.AppendFrame(nil), first...), err
 }
 
 // warcFields is a block of application/warc-fields. Line ends in a value would
@@ -435,10 +433,10 @@ func (c *capture) asOriginal(file string, offset, length int64) dedup.Capture {
 
 // encode returns the records as they go to a file, and buf with what they need
 // appended to it; the response is the second one, or the only one.
-func (c *capture) encode(warcinfoID string, buf []byte) (records []*record, used []byte, err error) {
+func (c *capture) encode(to target, buf []byte) (records []*record, used []byte, err error) {
 	for _, p := range c.records() {
 		var rec *record
-		if rec, buf, err = p.encode(&c.x.r.options, c.x.r.fileOf(c.x.series, warcinfoID), buf); err != nil {
+		if rec, buf, err = p.encode(&c.x.r.options, to, buf); err != nil {
 			for _, r := range records {
 				r.close()
 			}

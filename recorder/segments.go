@@ -90,9 +90,7 @@ func (r *Recorder) weighPreamble() error {
 	if r.options.Oversize == OversizeWhole {
 		return nil
 	}
-	r.beside = new(target)
-	first, _, err := r.warcinfo("", r.fileName("", time.Now(), 0))
-	r.beside = nil
+	first, err := r.preambleOf(r.fileName("", time.Now(), 0), r.newTarget())
 	r.preamble.Store(int64(len(first)))
 	if most := r.options.MaxSize / 4; err == nil && int64(len(first)) > most {
 		return fmt.Errorf("recorder: a file starts with %s, the dictionary and what describes it: that is more than a quarter of the size that no file may exceed, %s", size(int64(len(first))), size(r.options.MaxSize))

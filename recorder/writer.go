@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,7 @@ type call struct {
 // An output is the current file of a series.
 type output struct {
 	file     *rotate.File
+	target   target     // what records need to know of it
 	durable  int64      // length of the file that has been synced
 	unsynced []*capture // what was appended behind it
 	tries    int        // to end it after it has failed
@@ -293,7 +295,7 @@ func (w *writer) append(c *capture) error {
 
 // appendTo writes the records of a capture into a file.
 func (w *writer) appendTo(c *capture, out *output) error {
-	records, used, err := c.encode(out.file.Tag(), w.buf[:0])
+	records, used, err := c.encode(out.target, w.buf[:0])
 	w.buf = used
 	if err != nil {
 		return err
@@ -338,13 +340,32 @@ func (w *writer) output(series string) (*output, error) {
 		if out != nil {
 			w.settle(out)
 		}
-		out = &output{file: file, durable: file.Size()}
+		out = &output{file: file}
 		w.series[series] = out
-		w.r.notePreamble(file)
+	}
+	if file.Fresh() {
+		out.target = w.r.beginCurrent(series)
+		if err := w.begin(file, out.target); err != nil {
+			return nil, err
+		}
+		out.durable = file.Size()
 		w.name.Store(file.Name())
 		w.files.Add(1)
 	}
 	return out, nil
+}
+
+// begin writes what starts a file.
+func (w *writer) begin(file *rotate.File, to target) error {
+	first, err := w.r.preambleOf(file.Name(), to)
+	if err == nil {
+		err = file.Begin(bytes.NewReader(first))
+	}
+	if err != nil {
+		return fmt.Errorf("start the new file %s: %w", file.Name(), err)
+	}
+	w.r.notePreamble(file)
+	return nil
 }
 
 // decide makes a capture a revisit when its payload is known by now, and a

@@ -30,7 +30,7 @@ func (r *Recorder) comingFile(series string) *comingFile {
 	if f, ok := r.coming.Load(series); ok {
 		return f.(*comingFile)
 	}
-	next := &comingFile{target: target{warc.NewRecordID(), r.dictionary()}}
+	next := &comingFile{target: r.newTarget()}
 	f, _ := r.coming.LoadOrStore(series, next)
 	return f.(*comingFile)
 }
@@ -43,29 +43,20 @@ func (x *exchange) target() target {
 	return f.target
 }
 
-// beginFile returns the target of a new file. It is called by the writer.
-func (r *Recorder) beginFile(series string) target {
-	if r.beside != nil {
-		*r.beside = target{warc.NewRecordID(), r.dictionary()}
-		return *r.beside
-	}
+// newTarget is that of a file which is begun now.
+func (r *Recorder) newTarget() target { return target{warc.NewRecordID(), r.dictionary()} }
+
+// beginCurrent returns the target of a new current file of a series. It is called
+// by the writer.
+func (r *Recorder) beginCurrent(series string) target {
 	f := r.comingFile(series)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.begun {
-		f.target = target{warc.NewRecordID(), r.dictionary()}
+		f.target = r.newTarget()
 	}
 	f.begun = true
 	return f.target
-}
-
-// fileOf returns the target of the current file of a series. It is called by the
-// writer.
-func (r *Recorder) fileOf(series, warcinfoID string) target {
-	f := r.comingFile(series)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return target{warcinfoID, f.dictionary}
 }
 
 // dictionary returns that of the files which are begun now.

@@ -48,8 +48,8 @@ func (s *Set) Chain(series string) (*Chain, error) {
 	return s.chain, nil
 }
 
-// Next makes the last file durable and returns a new one, which has its
-// preamble. Only that one may be appended to.
+// Next makes the last file durable and returns a new one, which is fresh. Only
+// that one may be appended to.
 func (c *Chain) Next() (*File, error) {
 	if err := c.seal(); err != nil {
 		return nil, err
@@ -60,9 +60,6 @@ func (c *Chain) Next() (*File, error) {
 		return nil, fmt.Errorf("start a new file: %w", err)
 	}
 	c.files = append(c.files, f)
-	if err := f.begin(); err != nil {
-		return nil, fmt.Errorf("start the new file %s: %w", f.name, err)
-	}
 	return f, nil
 }
 

@@ -18,7 +18,7 @@ func tell(o Options, back bool) error {
 		return err
 	}
 	defer s.lock.Close() // of a process that dies
-	f, err := s.Current("a")
+	f, err := begun(s.Current("a"))
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func tell(o Options, back bool) error {
 		return err
 	}
 	for i := range 3 {
-		part, err := c.Next()
+		part, err := begun(c.Next())
 		if err == nil {
 			_, _, err = part.Append(strings.NewReader(frame(fmt.Sprintf("part %d", i+1))))
 		}
@@ -176,7 +176,7 @@ func TestOrderOfCallsInChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		part, err := c.Next()
+		part, err := begun(c.Next())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestOrderOfCallsInAbort(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		part, err := c.Next()
+		part, err := begun(c.Next())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestChainBehindAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		part, err := c.Next()
+		part, err := begun(c.Next())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,13 +303,13 @@ func TestStrayOfChain(t *testing.T) {
 	s := open(t, o)
 	c, err := s.Chain("a")
 	if err == nil {
-		_, err = c.Next()
+		_, err = begun(c.Next())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.bad = true
-	if _, err := c.Next(); err == nil || len(s.strays) != 1 {
+	if _, err := begun(c.Next()); err == nil || len(s.strays) != 1 {
 		t.Fatalf("error %v, %d strays", err, len(s.strays))
 	}
 	f.bad = false

@@ -8,6 +8,7 @@
 //     that died has left; [Set.Recovered] tells what that was.
 //   - [Set.Current] before each append: the file to append to, which is a new
 //     one whenever the old one is full, too old or set aside.
+//   - [File.Begin] writes the preamble, where [File.Fresh] reports a new file.
 //   - [File.Append] writes all of its parts or nothing.
 //   - [File.Sync] from time to time. Only what lies before [File.Synced]
 //     survives a power cut.
@@ -43,8 +44,8 @@
 //	| preamble | append 1 | append 2 |  ...
 //	+----------+----------+----------+-- - -
 //
-// The preamble comes from [Options.Preamble]. A file which has nothing else at
-// its end is removed. The next file of a series is created, empty, before the
+// The preamble is what [File.Begin] wrote. A file that has nothing else at its end
+// is removed. The next file of a series is created, empty, before the
 // full one is finished, so that a process out of descriptors can go on with the
 // full one; nothing is written to it until the full one is durable under its
 // final name.

@@ -36,7 +36,6 @@ type File struct {
 	series  string
 	name    string // base name in the end
 	path    string // while it is written
-	tag     string
 	created time.Time
 
 	h       Handle      // nil: closed
@@ -57,17 +56,17 @@ type File struct {
 // written.
 func (f *File) Name() string { return f.name }
 
-// Tag returns what Options.Preamble returned for the file.
-func (f *File) Tag() string { return f.tag }
-
 // Size returns the length of the preamble and all whole appends, in bytes.
 func (f *File) Size() int64 { return f.size }
 
 // Synced returns how many bytes, counted from the start, survive a power cut.
 func (f *File) Synced() int64 { return f.synced }
 
-// Preamble returns the length of what Options.Preamble returned for the file.
+// Preamble returns the length of what Begin wrote, in bytes.
 func (f *File) Preamble() int64 { return f.first }
+
+// Fresh reports whether nothing has been written to the file.
+func (f *File) Fresh() bool { return f.size == 0 }
 
 // Retire tells that what comes next does not fit into the file: Current finishes
 // it, unless there is nothing in it.
@@ -109,20 +108,11 @@ func (f *File) create() (err error) {
 	return nil
 }
 
-// begin writes the preamble.
-func (f *File) begin() error {
-	if f.set.options.Preamble == nil {
-		return nil
-	}
-	first, tag, err := f.set.options.Preamble(f.series, f.name)
-	if err != nil {
-		return err
-	}
-	if _, f.first, err = f.Append(strings.NewReader(string(first))); err != nil {
-		return err
-	}
-	f.tag = tag
-	return nil
+// Begin appends the preamble to a fresh file. A file that has nothing else at its
+// end is removed. After an error the file is still fresh, or broken.
+func (f *File) Begin(parts ...io.Reader) (err error) {
+	_, f.first, err = f.Append(parts...)
+	return err
 }
 
 // Append writes the parts, one after the other and without a gap, to the end

@@ -240,8 +240,15 @@ func TestStrays(t *testing.T) {
 	o.FS = &removeFails{FS: f, bad: true}
 	s := open(t, o)
 	f.op, f.from, f.to = "write", 1, 1
-	if _, err := s.Current("a"); err == nil {
+	fresh, err := s.Current("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begun(fresh, nil); err == nil {
 		t.Fatal("no fault")
+	}
+	if err := fresh.Salvage(0); err == nil {
+		t.Fatal("an empty file was removed in spite of the fault")
 	}
 	if !s.Unfinished() || len(list(t, o.Dir)) != 1 {
 		t.Errorf("unfinished is %v, there is %q", s.Unfinished(), list(t, o.Dir))

@@ -48,8 +48,12 @@ func verify(r io.Reader) (int64, error) {
 	return good, err
 }
 
-func preamble(series, name string) ([]byte, string, error) {
-	return []byte(frame("file " + name)), "tag of " + name, nil
+// begun is a file that Current or Next returned, with its preamble.
+func begun(f *File, err error) (*File, error) {
+	if err == nil && f.Fresh() {
+		err = f.Begin(strings.NewReader(frame("file " + f.Name())))
+	}
+	return f, err
 }
 
 func testOptions(dir string) Options {
@@ -58,9 +62,8 @@ func testOptions(dir string) Options {
 		Name: func(series string, _ time.Time, serial int) string {
 			return fmt.Sprintf("%s-%05d.log.gz", series, serial)
 		},
-		Preamble: preamble,
-		Verify:   verify,
-		Logger:   slog.New(slog.DiscardHandler),
+		Verify: verify,
+		Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -76,7 +79,7 @@ func open(t *testing.T, o Options) *Set {
 
 func current(t *testing.T, s *Set, series string) *File {
 	t.Helper()
-	f, err := s.Current(series)
+	f, err := begun(s.Current(series))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,8 +180,8 @@ func TestRotateBySize(t *testing.T) {
 	o.MaxSize = 100
 	s := open(t, o)
 	f := current(t, s, "a")
-	if f.Name() != "a-00000.log.gz" || f.Tag() != "tag of a-00000.log.gz" || f.Size() != int64(len(frame("file "+f.Name()))) {
-		t.Errorf("%q, %q, %d", f.Name(), f.Tag(), f.Size())
+	if f.Name() != "a-00000.log.gz" || f.Size() != int64(len(frame("file "+f.Name()))) || f.Preamble() != f.Size() {
+		t.Errorf("%q, %d, %d", f.Name(), f.Size(), f.Preamble())
 	}
 	if got := list(t, dir); !slices.Equal(got, []string{"a-00000.log.gz.open"}) {
 		t.Errorf("while it is written: %q", got)
@@ -361,27 +364,42 @@ func TestSerialGoesRound(t *testing.T) {
 	wantArchive(t, s.options.Dir, map[string][]string{"a-99999.log.gz": {"1"}, "b-00000.log.gz": {"2"}})
 }
 
+// A preamble that cannot be read leaves the file fresh, and a fresh file is not
+// kept.
 func TestPreambleFails(t *testing.T) {
-	o := testOptions(t.TempDir())
 	trouble := errors.New("trouble")
-	o.Preamble = func(string, string) ([]byte, string, error) { return nil, "", trouble }
+	o := testOptions(t.TempDir())
 	s := open(t, o)
-	if _, err := s.Current("a"); !errors.Is(err, trouble) {
-		t.Error(err)
+	f, err := s.Current("a")
+	if err != nil || !f.Fresh() {
+		t.Fatalf("fresh is %t, %v", f.Fresh(), err)
 	}
+	if err := f.Begin(strings.NewReader("some"), iotest.ErrReader(trouble)); !errors.Is(err, trouble) || !f.Fresh() {
+		t.Errorf("fresh is %t, %v", f.Fresh(), err)
+	}
+	if again, err := s.Current("a"); again != f || err != nil {
+		t.Errorf("another file is current, %v", err)
+	}
+	closeSet(t, s)
 	if got := list(t, o.Dir); len(got) > 0 {
 		t.Errorf("left: %q", got)
 	}
-	closeSet(t, s)
 }
 
 func TestNoPreamble(t *testing.T) {
 	o := testOptions(t.TempDir())
-	o.Preamble = nil
 	s := open(t, o)
-	f := current(t, s, "a")
+	f, err := s.Current("a")
+	if err != nil {
+		t.Fatal(err)
+	}
 	add(t, f, "file a-00000.log.gz", "1")
-	current(t, s, "b")
+	if f.Fresh() || f.Preamble() != 0 {
+		t.Errorf("fresh is %t, the preamble has %d bytes", f.Fresh(), f.Preamble())
+	}
+	if _, err := s.Current("b"); err != nil {
+		t.Fatal(err)
+	}
 	closeSet(t, s)
 	wantArchive(t, o.Dir, map[string][]string{"a-00000.log.gz": {"1"}})
 }

@@ -44,10 +44,6 @@ type Options struct {
 	// files of the process: from 0 to 99999, then from 0 again.
 	Name func(series string, created time.Time, serial int) string
 
-	// Preamble returns the first bytes of a new file, and a tag that File.Tag
-	// gives back. Nil means no preamble.
-	Preamble func(series, name string) (first []byte, tag string, err error)
-
 	// FileMode is the mode of the files, less the umask. 0 means 0644.
 	FileMode fs.FileMode
 
@@ -152,9 +148,10 @@ func makeDir(dir string) error {
 func (s *Set) Recovered() []Recovery { return s.recovered }
 
 // Current returns the file that the next append of a series goes to. A file
-// that is full or too old is finished first. When that fails or no new file
-// can be created the error says so, and the next call tries again; a file that
-// is broken ([ErrBroken]) has to be set aside before. A process that has no
+// that is full or too old is finished first, and the new one is empty: a preamble
+// is the caller's to write ([File.Fresh], [File.Begin]). When that fails or no new
+// file can be created the error says so, and the next call tries again; a file
+// that is broken ([ErrBroken]) has to be set aside before. A process that has no
 // descriptors left goes on with the full file.
 func (s *Set) Current(series string) (*File, error) {
 	if s.lock == nil {
@@ -187,9 +184,6 @@ func (s *Set) Current(series string) (*File, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.discard(next))
 		}
-	}
-	if err := next.begin(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the new file %s: %w", next.name, err), s.discard(next))
 	}
 	s.files[series] = next
 	return next, nil

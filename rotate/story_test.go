@@ -67,6 +67,11 @@ func (s *story) append(series, content string) {
 				s.settle(series)
 				s.files[series], s.good[series] = f, f.Size()
 			}
+			if _, err = begun(f, nil); err != nil {
+				s.tell(err)
+				s.startOver(series)
+				continue
+			}
 			if _, _, err = f.Append(strings.NewReader(frame(content)), strings.NewReader(frame(content+"'"))); err == nil {
 				s.unsynced[series] = append(s.unsynced[series], content)
 				s.whole = append(s.whole, content)

@@ -74,7 +74,7 @@ func (f *catFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return lookError(err)
 	}
-	stdout := cmd.OutOrStdout()
+	stdout := rawWriter(cmd.OutOrStdout())
 	if isTerminal(stdout) && !f.force {
 		err = copyText(outputWriter{stdout}, content)
 	} else {
@@ -98,7 +98,7 @@ func (f *catFlags) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warctee: that is all there is: WARC-Truncated: %s\n", harmless(truncated))
 		return nil
 	}
-	return commandError{exitFound, fmt.Errorf("%s: the body of the message is not as its head says: %s", harmless(place.String()), harmless(err.Error()))}
+	return commandError{exitFound, fmt.Errorf("%v: the body of the message is not as its head says: %w", place, err)}
 }
 
 // An outputWriter makes what goes wrong an outputError.
@@ -129,7 +129,7 @@ func (f *catFlags) content(files []*archive.File, place *archive.Place) (io.Read
 		}
 		err = fmt.Errorf("%v: %w; --payload prints it as it is", place, err)
 		if !errors.Is(err, coding.ErrUnknown) { // it is not what its head says
-			err = commandError{exitFound, errors.New(harmless(err.Error()))}
+			err = commandError{exitFound, err}
 		}
 		return nil, nil, err
 	}

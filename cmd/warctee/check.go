@@ -203,7 +203,7 @@ func (f *checkFlags) listRules(args []string, stdout io.Writer) error {
 		if r.Open {
 			standard += "*"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, standard, r.Warctee, r.Cited(), r.Text)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, standard, cmp.Or(string(r.Warctee), "-"), r.Cited(), r.Text)
 	}
 	fmt.Fprintln(w, "\n* an error with --complete")
 	return w.Flush()

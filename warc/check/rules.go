@@ -29,10 +29,10 @@ const (
 type Rule struct {
 	Name     string   `json:"rule"`
 	Standard Severity `json:"standard,omitempty"` // in that profile; "" where it is not looked at
-	Warctee  Severity `json:"warctee"`
-	Open     bool     `json:"open,omitempty"` // a warning that [Options.Complete] makes an error
-	Clause   string   `json:"clause"`         // of WARC 1.1, if no other text is named; "fields": that of the field at fault
-	Text     string   `json:"text"`           // what is wrong when it is broken
+	Warctee  Severity `json:"warctee,omitempty"`  // likewise
+	Open     bool     `json:"open,omitempty"`     // a warning that [Options.Complete] makes an error
+	Clause   string   `json:"clause"`             // of WARC 1.1, if no other text is named; "fields": that of the field at fault
+	Text     string   `json:"text"`               // what is wrong when it is broken
 }
 
 // Names of rules that the code speaks of. Those that a [warc.Reader] finds
@@ -158,9 +158,9 @@ var rules = []Rule{
 	{RuleWarcFields, Warning, Error, false, "§4", "a block of application/warc-fields is not lines of named fields that end in CR LF"},
 	{RuleHTTPHead, Warning, Error, false, "§6.3.2", "the head of the HTTP message cannot be understood"},
 	{RuleHTTPVersion, Warning, Error, false, "§6.3.2", "the first line of the HTTP message says HTTP/2 or later, whose messages have no such line"},
-	{RulePseudoField, Warning, Warning, false, "§6.3.2", "the head of the HTTP message has pseudo-header fields, which only HTTP/2 and later have (RFC 9113 §8.3)"},
+	{RulePseudoField, Warning, "", false, "§6.3.2", "the head of the HTTP message has pseudo-header fields, which only HTTP/2 and later have (RFC 9113 §8.3)"},
 	{RuleHTTPBody, Warning, Error, false, "§6.3.2", "the HTTP body has wrong framing, is longer than its head says, or should not be there"},
-	{RuleContentEncoding, Warning, Warning, false, "§6.3.2", "the payload does not begin as one with that Content-Encoding does"},
+	{RuleContentEncoding, Warning, "", false, "§6.3.2", "the payload does not begin as one with that Content-Encoding does"},
 	{RuleNotModified, Warning, Error, false, "§6.7.3", "a revisit with the profile server-not-modified has the head of a response other than 304"},
 	{RuleInterim, Warning, Error, false, "§6.3.2", "the block starts with an interim response"},
 	{RuleWarcinfo, Warning, Error, false, "§5.5", "the file does not start with a warcinfo record"},

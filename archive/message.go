@@ -2,9 +2,12 @@ package archive
 
 import (
 	"bufio"
+	"cmp"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/warctee/warctee/coding"
@@ -17,12 +20,10 @@ type Message struct {
 	Request  *http1.Request  // of a request record; nil unless the block is an HTTP message
 	Response *http1.Response // of a response or revisit record; nil unless the block is an HTTP message
 
-	// Unframed tells that the body has no chunk framing though its head says
-	// so: other tools write records of decoded bodies with the original head.
-	Unframed bool
-
 	record  *warc.Record
 	payload io.Reader
+	body    *body    // nil where payload has nothing of a body
+	flaws   []string // what is known without reading the body to its end
 }
 
 // ReadMessage understands the block of a record. It reads the head; the rest is
@@ -30,7 +31,8 @@ type Message struct {
 // *[http1.Error] when the head cannot be understood, and otherwise one of block.
 //
 // A response is taken for that of a GET. Where it answers a HEAD, or is a
-// revisit, the payload is empty whatever the head says.
+// revisit, the payload is empty whatever the head says. Else it is all that the
+// record has of the body, also where the head says that there is less.
 func ReadMessage(rec *warc.Record, block io.Reader) (*Message, error) {
 	m := &Message{record: rec, payload: block}
 	if !holdsHTTP(rec) {
@@ -42,27 +44,96 @@ func ReadMessage(rec *warc.Record, block io.Reader) (*Message, error) {
 		return nil, err
 	}
 	var framing http1.Framing
+	var doubt error
 	if rec.Type() == warc.TypeRequest {
-		if m.Request, err = http1.Recorded.ParseRequest(head); err != nil {
+		if m.Request, doubt, err = http1.ParseRecordedRequest(head); err != nil {
 			return nil, err
 		}
 		framing = m.Request.Framing
 	} else {
-		if m.Response, err = http1.ParseResponse(head, "GET"); err != nil {
+		if m.Response, doubt, err = http1.ParseRecordedResponse(head); err != nil {
 			return nil, err
 		}
 		framing = m.Response.Framing
 	}
-	if framing.Kind == http1.Chunked && !startsChunk(raw) {
-		m.Unframed, framing = true, http1.Framing{Kind: http1.UntilClose}
-	}
-	switch _, err := raw.Peek(1); {
-	case err == io.EOF:
+	if _, err := raw.Peek(1); err == io.EOF {
 		m.payload = strings.NewReader("")
-	default: // another error comes again
-		m.payload = coding.NewBodyReader(raw, framing)
+		return m, nil
+	} // another error comes again
+	if doubt != nil {
+		m.flaw("%v: the payload is what follows the head", doubt)
 	}
+	if framing.Kind == http1.Chunked && !startsChunk(raw) {
+		m.flaw("the head says that the body is chunked, but it has no chunk framing")
+		framing = http1.Framing{Kind: http1.UntilClose}
+	}
+	m.body = &body{framing: framing, framed: coding.NewBodyReader(raw, framing), raw: raw}
+	if !IsFirst(rec) && (framing.Kind == http1.Length || framing.Kind == http1.NoBody) {
+		m.body.told = rec.Length - int64(len(head)) - framing.Length
+	}
+	m.payload = m.body
 	return m, nil
+}
+
+func (m *Message) flaw(format string, args ...any) {
+	m.flaws = append(m.flaws, fmt.Sprintf(format, args...))
+}
+
+// Flaws says in which ways the body is not as the head says, and yet has a payload,
+// in a sentence each. Some are only known once the payload has been read to its end.
+// A body that is too short or has broken chunk framing is an error of the payload.
+func (m *Message) Flaws() []string {
+	if m.body == nil {
+		return m.flaws
+	}
+	if flaw := m.body.flaw(); flaw != "" {
+		return append(slices.Clone(m.flaws), flaw)
+	}
+	return m.flaws
+}
+
+// A body reads the body of a message in a record: what its framing says, and what
+// comes behind that. A Content-Length that is too small is common in records of
+// tools that store a decoded body with the original head. What comes behind the last
+// chunk is no part of the payload.
+type body struct {
+	framing http1.Framing
+	framed  *coding.BodyReader
+	raw     *bufio.Reader
+	ended   bool  // framed has
+	beyond  int64 // octets behind the framing that were read
+	told    int64 // likewise of all, by the length of the record; 0 where that does not tell
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if !b.ended {
+		n, err := b.framed.Read(p)
+		if b.ended = err == io.EOF; !b.ended {
+			return n, err
+		}
+	}
+	if b.framing.Kind == http1.Chunked {
+		n, err := io.Copy(io.Discard, b.raw)
+		b.beyond += n
+		return 0, cmp.Or(err, io.EOF)
+	}
+	n, err := b.raw.Read(p)
+	b.beyond += int64(n)
+	return n, err
+}
+
+// flaw says what comes behind the framing, "" where nothing does.
+func (b *body) flaw() string {
+	n := max(b.beyond, b.told)
+	switch {
+	case n == 0:
+		return ""
+	case b.framing.Kind == http1.Chunked:
+		return fmt.Sprintf("%d octets follow the last chunk of the body and are not in the payload", n)
+	case b.framing.Kind == http1.NoBody:
+		return fmt.Sprintf("the head says that there is no body, but %d octets follow it, which are the payload", n)
+	}
+	return fmt.Sprintf("Content-Length is %d, but the body in the record has %d octets, which are the payload", b.framing.Length, b.framing.Length+n)
 }
 
 // NoMessage reports whether an error of ReadMessage is about the message, which
@@ -145,8 +216,10 @@ func (m *Message) head() *http1.Head {
 // content-codings. Where the block is no HTTP message it is the block.
 func (m *Message) Payload() io.Reader { return m.payload }
 
-// Decoded returns the payload without its content-codings. The error wraps
-// [coding.ErrUnknown] for one that is not known here.
+// Decoded returns the payload without its content-codings. Where the payload cannot
+// have them, since another tool has removed them and left the head as it was, it is
+// returned as it is, which Flaws tells. The error wraps [coding.ErrUnknown] for one
+// that is not known here.
 func (m *Message) Decoded() (io.Reader, error) {
 	h := m.head()
 	if h == nil {
@@ -157,7 +230,31 @@ func (m *Message) Decoded() (io.Reader, error) {
 	if _, err := payload.Peek(1); err == io.EOF {
 		return payload, nil // of a HEAD, say: nothing is encoded
 	}
-	return coding.NewReader(payload, h.Tokens("Content-Encoding"))
+	codings := h.Tokens("Content-Encoding")
+	if start, _ := payload.Peek(payload.Size()); !coding.CanStart(codings, start) { // an error comes again
+		m.flaw("Content-Encoding is %.80q, but the payload is not encoded so, and is taken as it is", strings.Join(codings, ", "))
+		return payload, nil
+	}
+	r, err := coding.NewReader(payload, codings)
+	if err != nil || m.body == nil {
+		return r, err
+	}
+	return &decoded{r, m.body}, nil
+}
+
+// A decoded is a payload without its content-codings. It ends where something that
+// is not gzip follows gzip, if that is behind the end which the head gives the body.
+type decoded struct {
+	r    io.Reader
+	body *body
+}
+
+func (d *decoded) Read(p []byte) (int, error) {
+	n, err := d.r.Read(p)
+	if d.body.ended && d.body.beyond > 0 && errors.Is(err, gzip.ErrHeader) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // MediaType returns the media type that the message declares for its payload, or

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -37,6 +38,24 @@ func TestMessage(t *testing.T) {
 		{"chunked", "response", response, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n", "abc", "abc", ""},
 		{"chunked in its head only", "response", response, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n<html>", "<html>", "<html>", ""},
 		{"gzip", "response", response, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gz("abc"), gz("abc"), "abc", ""},
+		{"longer than its length", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", "abcdef", "abcdef", ""},
+		{"a body with a length of zero", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nabc", "abc", "abc", ""},
+		{"a body of a 204", "response", response, "HTTP/1.1 204 OK\r\n\r\nabc", "abc", "abc", ""},
+		{"a body of a 304", "response", response, "HTTP/1.1 304 OK\r\nContent-Length: 9\r\n\r\nabc", "abc", "abc", ""},
+		{"two lengths", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcdef", "abcdef", "abcdef", ""},
+		{"two equal lengths", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabcdef", "abcdef", "abcdef", ""},
+		{"a length that is none", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nabc", "abc", "abc", ""},
+		{"chunked with a length", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "abc", "abc", ""},
+		{"a length, and chunked in its head only", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n<html>", "<html>", "<html>", ""},
+		{"octets behind the last chunk", "response", response, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nxy", "abc", "abc", ""},
+		{"gzip longer than its length", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 12\r\nContent-Encoding: gzip\r\n\r\n" + gz("abc"), gz("abc"), "abc", ""},
+		{"gzip, and something else behind its length", "response", response, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Encoding: gzip\r\n\r\n%s\r\n--------", len(gz("abc")), gz("abc")), gz("abc") + "\r\n--------", "abc", ""},
+		{"gzip in its head only", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Encoding: gzip\r\n\r\nabcdef", "abcdef", "abcdef", ""},
+		{"br in its head only", "response", response, "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n<!doctype html><p>", "<!doctype html><p>", "<!doctype html><p>", ""},
+		{"request longer than its length", "request", request, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nabc", "abc", "abc", ""},
+		{"request without a length", "request", request, "POST / HTTP/1.1\r\nHost: x\r\n\r\nabc", "abc", "abc", ""},
+		{"request with two lengths", "request", request, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nabc", "abc", "abc", ""},
+		{"request, chunked with a length", "request", request, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "abc", "abc", ""},
 		{"to a HEAD", "response", response, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Encoding: gzip\r\n\r\n", "", "", ""},
 		{"request", "request", request, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", "abc", "abc", ""},
 		{"revisit", "revisit", response, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", "", "", ""},
@@ -65,6 +84,43 @@ func TestMessage(t *testing.T) {
 				t.Errorf("decoded %q, %v; want %q", got, err, test.decoded)
 			}
 		})
+	}
+}
+
+// TestFlaws: what a payload has though the head says otherwise is told.
+func TestFlaws(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\n"
+	for _, test := range []struct{ block, want string }{
+		{head + "Content-Length: 3\r\n\r\nabc", ""},
+		{head + "\r\nabc", ""},
+		{head + "Content-Length: 3\r\n\r\n", ""},
+		{head + "Content-Length: 3\r\n\r\nabcdef", "Content-Length is 3, but the body in the record has 6 octets"},
+		{head + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nabc", "3 octets follow the last chunk"},
+		{head + "Transfer-Encoding: chunked\r\n\r\n<html>", "it has no chunk framing"},
+		{"HTTP/1.1 204 OK\r\n\r\nabc", "there is no body, but 3 octets follow it"},
+		{head + "Content-Length: 3, 5\r\n\r\nabc", "two lengths, 3 and 5"},
+		{head + "Content-Encoding: gzip\r\n\r\nabc", "is not encoded so"},
+		{head + "Content-Encoding: gzip\r\n\r\n" + gz("x"), ""},
+	} {
+		for _, joined := range []bool{false, true} {
+			rec, block := record("response", "application/http", test.block)
+			if joined {
+				rec.Header.Add("WARC-Segment-Number", "1")
+				rec.Length = 3
+			}
+			m, err := ReadMessage(rec, block)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := m.Decoded()
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, r)
+			if got := strings.Join(m.Flaws(), "; "); !strings.Contains(got, test.want) || test.want == "" && got != "" {
+				t.Errorf("%q: %q, want %q", test.block, got, test.want)
+			}
+		}
 	}
 }
 

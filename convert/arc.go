@@ -227,7 +227,7 @@ func (j *arcJob) viewHTTP(h warc.Header, s *source) (view, error) {
 		_, err = io.Copy(hash, m.Payload())
 		if err == nil || errors.Is(err, io.ErrUnexpectedEOF) { // the digest is that of what is there
 			v.payload = warc.SHA256.Format(hash.Sum(nil))
-			v.whole = err == nil && m.Response.Framing.Kind != http1.UntilClose && !m.Unframed
+			v.whole = err == nil && m.Response.Framing.Kind != http1.UntilClose && len(m.Flaws()) == 0
 			return v, nil
 		}
 	}

@@ -132,7 +132,7 @@ func TestCaptures(t *testing.T) {
 		{"broken chunk", "http://a/" + usual, strings.Replace(chunked, "0\r\n", "zz", 1), warc.Header{{Name: "WARC-Payload-Digest"}, {Name: "WARC-Type", Value: "response"}}, false, true},
 		{"no HTTP that is known", "http://a/" + usual, "HTTP/x\r\n\r\n", warc.Header{{Name: "WARC-Type", Value: "response"}, {Name: "WARC-Payload-Digest"}}, true, true},
 		{"shorter than it says", "http://a/" + usual, "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\nabc", warc.Header{{Name: "WARC-Payload-Digest", Value: "sha256:" + sumOf("abc")}, {Name: "WARC-Truncated"}}, false, false},
-		{"longer than it says", "http://a/" + usual, "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1\r\n\r\nabc", warc.Header{{Name: "WARC-Payload-Digest", Value: "sha256:" + sumOf("a")}}, false, false},
+		{"longer than it says", "http://a/" + usual, "HTTP/1.0 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1\r\n\r\nabc", warc.Header{{Name: "WARC-Payload-Digest", Value: "sha256:" + sumOf("abc")}}, false, false},
 		{"HTTP/0.9", "http://a/" + usual, "<p>", warc.Header{{Name: "WARC-Type", Value: "resource"}, {Name: "Content-Type", Value: "text/html"}, {Name: "WARC-Payload-Digest", Value: "sha256:" + sumOf("<p>")}}, false, false},
 		{"https", "HTTPS://a/" + usual, page, warc.Header{{Name: "WARC-Type", Value: "response"}}, false, false},
 		{"ftp", "ftp://a/b 192.0.2.1 20010203040507 no-type", "HTTP/1.0 200", warc.Header{{Name: "WARC-Type", Value: "resource"}, {Name: "Content-Type", Value: "application/octet-stream"}}, false, false},

@@ -137,18 +137,18 @@ func (c *caCommand) locate() error {
 func (c *caCommand) file() string { return filepath.Join(c.dir, "ca.pem") }
 
 func (c *caCommand) path(out io.Writer, _ *x509.Certificate, _ []string) error {
-	_, err := fmt.Fprintln(out, c.file())
+	_, err := fmt.Fprintln(dataWriter(out), c.file())
 	return err
 }
 
 func (c *caCommand) pem(out io.Writer, cert *x509.Certificate, _ []string) error {
-	return pem.Encode(out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+	return pem.Encode(dataWriter(out), &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
 
 // der writes a new file only: a slip must not cost somebody a key.
 func (c *caCommand) der(out io.Writer, cert *x509.Certificate, _ []string) error {
 	if c.out == "-" {
-		_, err := out.Write(cert.Raw)
+		_, err := dataWriter(out).Write(cert.Raw)
 		return err
 	}
 	f, err := os.OpenFile(c.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -190,7 +190,7 @@ valid until: %s (%s)
 key:         %s
 SHA-256:     %s
 SPKI:        %s
-`, c.file(), cert.Subject, cert.SerialNumber, cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339), left, key, fingerprint(cert), spkiHash(cert))
+`, harmless(c.file()), harmless(cert.Subject.String()), cert.SerialNumber, cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339), left, key, fingerprint(cert), spkiHash(cert))
 	return err
 }
 
@@ -209,6 +209,6 @@ func (c *caCommand) renew(out io.Writer) error {
 	_, err = fmt.Fprintf(out, `%s is valid until %s. The old certificate is kept as %s.
 Key and name are the same. Let clients trust the new certificate before the old one expires
 (see warctee ca trust), and start a running warctee anew.
-`, c.file(), cert.NotAfter.Format(time.DateOnly), backup)
+`, harmless(c.file()), cert.NotAfter.Format(time.DateOnly), harmless(backup))
 	return err
 }

@@ -65,15 +65,25 @@ func (f *catFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	content, err := f.content(files, place)
+	if (f.payload || f.decoded) && place.Record.Type() == warc.TypeRevisit {
+		if place, err = archive.Original(files, place); err != nil {
+			return lookError(err)
+		}
+	}
+	content, message, err := f.content(files, place)
 	if err != nil {
 		return lookError(err)
 	}
-	stdout := cmd.OutOrStdout()
+	stdout := rawWriter(cmd.OutOrStdout())
 	if isTerminal(stdout) && !f.force {
 		err = copyText(outputWriter{stdout}, content)
 	} else {
 		_, err = io.Copy(outputWriter{stdout}, content)
+	}
+	if message != nil {
+		for _, flaw := range message.Flaws() {
+			tell(cmd.ErrOrStderr(), fmt.Errorf("%v: %s", place, flaw))
+		}
 	}
 	lost, unread := outputError{}, (*fs.PathError)(nil)
 	truncated := place.Record.Header.Get("WARC-Truncated")
@@ -88,7 +98,7 @@ func (f *catFlags) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warctee: that is all there is: WARC-Truncated: %s\n", harmless(truncated))
 		return nil
 	}
-	return commandError{exitFound, fmt.Errorf("%s: the body of the message is not as its head says: %s", harmless(place.String()), harmless(err.Error()))}
+	return commandError{exitFound, fmt.Errorf("%v: the body of the message is not as its head says: %w", place, err)}
 }
 
 // An outputWriter makes what goes wrong an outputError.
@@ -102,45 +112,40 @@ func (o outputWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// content returns what is to be printed.
-func (f *catFlags) content(files []*archive.File, place *archive.Place) (io.Reader, error) {
+// content returns what is to be printed, and the message whose payload that is, nil
+// where it is none.
+func (f *catFlags) content(files []*archive.File, place *archive.Place) (io.Reader, *archive.Message, error) {
 	if f.payload || f.decoded {
-		if place.Record.Type() == warc.TypeRevisit {
-			var err error
-			if place, err = archive.Original(files, place); err != nil {
-				return nil, err
-			}
-		}
 		m, err := archive.Follow(files, place)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if f.payload {
-			return m.Payload(), nil
+			return m.Payload(), m, nil
 		}
 		r, err := m.Decoded()
 		if err == nil {
-			return r, nil
+			return r, m, nil
 		}
 		err = fmt.Errorf("%v: %w; --payload prints it as it is", place, err)
 		if !errors.Is(err, coding.ErrUnknown) { // it is not what its head says
-			err = commandError{exitFound, errors.New(harmless(err.Error()))}
+			err = commandError{exitFound, err}
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	block, err := place.Open()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	head := bytes.NewReader(place.Record.Raw)
 	if !f.headers {
-		return io.MultiReader(head, block, strings.NewReader("\r\n\r\n")), nil
+		return io.MultiReader(head, block, strings.NewReader("\r\n\r\n")), nil, nil
 	}
 	m, err := archive.ReadMessage(place.Record, block)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", place, err)
+		return nil, nil, fmt.Errorf("%v: %w", place, err)
 	}
-	return io.MultiReader(head, strings.NewReader(string(m.Head()))), nil
+	return io.MultiReader(head, strings.NewReader(string(m.Head()))), nil, nil
 }
 
 // headerText returns the header of a record with a line for each field.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -102,7 +101,7 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 	if failed := out.end(result); failed != nil {
 		return quietly(failed)
 	}
-	fmt.Fprintf(stderr, "warctee: %s; %s\n", checkSummary(result), rate(result.All.Bytes, time.Since(started)))
+	fmt.Fprintf(stderr, "warctee: %s; %s\n", harmless(checkSummary(result)), rate(result.All.Bytes, time.Since(started)))
 	if err == nil && result.All.Errors > 0 {
 		err = fmt.Errorf("%s found: %w", english.Plural(int(result.All.Errors), "error", ""), errFound)
 	}
@@ -146,17 +145,14 @@ func (o *checkOutput) finding(f check.Finding) {
 			check.Finding
 		}{"finding", f})
 	} else {
-		o.text("%s\n", f)
+		o.text("%s\n", harmless(f.String()))
 	}
 }
 
 func (o *checkOutput) line(v any) {
-	b, err := json.Marshal(v)
-	if err != nil { // of texts and numbers: a bug
-		o.err = errors.Join(o.err, err)
-		return
+	if err := writeLine(o.w, v); err != nil && o.err == nil {
+		o.err = err
 	}
-	o.text("%s\n", b)
 }
 
 func (o *checkOutput) text(format string, args ...any) {
@@ -178,7 +174,7 @@ func (o *checkOutput) end(r *check.Result) error {
 		}
 		for _, c := range s.Rules {
 			if c.Hidden > 0 {
-				o.text("%s: %s: %s: %s more findings are not shown (--max-findings)\n", s.File, c.Severity, c.Rule, humanize.Comma(c.Hidden))
+				o.text("%s: %s: %s: %s more findings are not shown (--max-findings)\n", harmless(s.File), c.Severity, c.Rule, humanize.Comma(c.Hidden))
 			}
 		}
 	}
@@ -207,7 +203,7 @@ func (f *checkFlags) listRules(args []string, stdout io.Writer) error {
 		if r.Open {
 			standard += "*"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, standard, r.Warctee, r.Cited(), r.Text)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, standard, cmp.Or(string(r.Warctee), "-"), r.Cited(), r.Text)
 	}
 	fmt.Fprintln(w, "\n* an error with --complete")
 	return w.Flush()

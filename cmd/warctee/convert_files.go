@@ -203,7 +203,7 @@ func (c *converter) say(format string, args ...any) {
 	if c.progress != nil {
 		c.progress.clear()
 	}
-	fmt.Fprintf(c.stderr, format+"\n", args...)
+	fmt.Fprintln(c.stderr, harmless(fmt.Sprintf(format, args...)))
 }
 
 // convert converts one file. An error is one of the program.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,9 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/warctee/warctee/mitm"
 	"github.com/warctee/warctee/proxy"
@@ -93,8 +89,7 @@ func (l *failureLog) addLocked(line failureLine) {
 		l.log.Error("cannot write the failure log", "file", l.path, "error", err)
 		return
 	}
-	text := escapeUnprintable(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
-	err := l.write(append(text, '\n'))
+	err := l.write([]byte(harmlessJSON(b.String())))
 	if err != nil && !l.broken {
 		l.log.Error("cannot write the failure log (--failure-log): it lacks what fails from now on, until it can be written again", "error", err)
 	}
@@ -124,27 +119,6 @@ func (l *failureLog) isThere() bool {
 	ours, oursErr := l.file.Stat()
 	return err == nil && oursErr == nil && os.SameFile(there, ours)
 }
-
-// escapeUnprintable escapes in JSON what encoding/json leaves as it is, though
-// it may do something to a terminal.
-func escapeUnprintable(text []byte) []byte {
-	if !bytes.ContainsFunc(text, isUnprintable) {
-		return text
-	}
-	var b []byte
-	for _, c := range string(text) {
-		if !isUnprintable(c) {
-			b = utf8.AppendRune(b, c)
-			continue
-		}
-		for _, unit := range utf16.AppendRune(nil, c) {
-			b = fmt.Appendf(b, `\u%04x`, unit)
-		}
-	}
-	return b
-}
-
-func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
 
 // open makes the file, unless it is open.
 func (l *failureLog) open() (err error) {

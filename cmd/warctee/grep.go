@@ -141,6 +141,9 @@ func (g *grepping) payload(p *archive.Place, m *archive.Message) error {
 		return g.complain(p, err)
 	}
 	searched, err := g.lines(p, io.LimitReader(r, g.most))
+	for _, flaw := range m.Flaws() {
+		g.note(p, flaw)
+	}
 	if err != nil {
 		return g.complain(p, err)
 	}
@@ -164,9 +167,14 @@ func (g *grepping) complain(p *archive.Place, err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF) && p.Record.Header.Get("WARC-Truncated") != "":
 		return nil
 	}
-	g.out.Flush() // its error comes again
-	fmt.Fprintf(g.stderr, "warctee: %v: %s: %s\n", harmless(p.String()), harmless(p.Record.TargetURI()), harmless(err.Error()))
+	g.note(p, err.Error())
 	return nil
+}
+
+// note tells of a record what does not end the search.
+func (g *grepping) note(p *archive.Place, text string) {
+	g.out.Flush() // its error comes again
+	fmt.Fprintf(g.stderr, "warctee: %v: %s: %s\n", harmless(p.String()), harmless(p.Record.TargetURI()), harmless(text))
 }
 
 // An outputError is about standard output.

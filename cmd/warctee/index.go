@@ -103,7 +103,7 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 // index writes the index to where it is wanted.
 func (c *indexCommand) index(ctx context.Context, files []string) (cdx.Summary, error) {
 	if c.out == "" {
-		return cdx.Index(ctx, c.stdout, files, c.opts)
+		return cdx.Index(ctx, dataWriter(c.stdout), files, c.opts)
 	}
 	if c.opts.TempDir == "" {
 		c.opts.TempDir = filepath.Dir(c.out) // there is room for the index

@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"certs":         {},
 	"coding":        {"http1"},
 	"warc":          {},
-	"warc/check":    {"warc", "http1"},
+	"warc/check":    {"warc", "http1", "coding"},
 	"warc/warctest": {"warc/check"},
 	"arc":           {},
 	"archive":       {"warc", "http1", "coding"},

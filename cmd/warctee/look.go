@@ -29,22 +29,6 @@ func isDamage(err error) bool {
 	return errors.As(err, &broken)
 }
 
-// harmlessLines is harmless for each line of a message.
-func harmlessLines(message string) string {
-	var lines []string
-	for line := range strings.SplitSeq(message, "\n") {
-		lines = append(lines, harmless(line))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// tell writes each line of an error as a message.
-func tell(stderr io.Writer, err error) {
-	for line := range strings.SplitSeq(harmlessLines(err.Error()), "\n") {
-		fmt.Fprintf(stderr, "warctee: %s\n", line)
-	}
-}
-
 // filterFlags choose records, for ls and grep.
 type filterFlags struct {
 	urls   []string
@@ -281,7 +265,7 @@ func (s *selection) find(files []*archive.File) (*archive.Place, error) {
 // status for that.
 func lookError(err error) error {
 	if errors.Is(err, archive.ErrNotFound) || errors.Is(err, archive.ErrIncomplete) || isDamage(err) {
-		return commandError{exitFound, errors.New(harmlessLines(err.Error()))}
+		return commandError{exitFound, err}
 	}
 	return err
 }

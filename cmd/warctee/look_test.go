@@ -292,7 +292,7 @@ func TestLookAtPayload(t *testing.T) {
 		[2]string{"http://origin.example/sum", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + packed.String()},
 		[2]string{"http://origin.example/short", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"},
 		[2]string{"http://origin.example/esc", "HTTP/1.1 200 OK\r\n\r\nfind \x1b[31m"})
-	for name, want := range map[string]int{"odd": exitError, "none": exitFound, "sum": exitFound, "short": exitFound, "esc": exitOK} {
+	for name, want := range map[string]int{"odd": exitError, "none": exitOK, "sum": exitFound, "short": exitFound, "esc": exitOK} {
 		code, _, stderr := inProcess(t, "cat", "--decoded", "--url", "http://origin.example/"+name, path)
 		if code != want || code != exitOK && !strings.Contains(stderr, path+"@") {
 			t.Errorf("%s: exit code %d, want %d: %q", name, code, want, stderr)

@@ -46,9 +46,14 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd := newCommand()
 	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
+	out, errs := &safeWriter{w: stdout}, &safeWriter{w: stderr}
+	cmd.SetOut(out)
+	cmd.SetErr(errs)
+	defer errs.flush() // there is nobody to tell of its error
 	err := cmd.ExecuteContext(ctx)
+	if lost := out.flush(); err == nil {
+		err = lost
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -56,11 +61,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &ended) && ended.cause == nil {
 		return ended.code // the command has said why
 	}
-	fmt.Fprintf(stderr, "warctee: %v\n", err)
+	tell(errs, err)
 	var usage usageError
 	switch {
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "Run 'warctee --help' or 'warctee COMMAND --help' for the ways to use it.\n")
+		fmt.Fprintf(errs, "Run 'warctee --help' or 'warctee COMMAND --help' for the ways to use it.\n")
 		return exitUsage
 	case errors.As(err, &ended):
 		return ended.code

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -135,7 +134,7 @@ func (c *manifestCommand) runList(ctx context.Context, args []string) error {
 	}
 	c.progress.done()
 	if out == nil {
-		if _, err := list.WriteTo(c.stdout); err != nil {
+		if _, err := list.WriteTo(dataWriter(c.stdout)); err != nil {
 			return err
 		}
 	} else if _, err := list.WriteTo(out); err != nil {
@@ -220,19 +219,17 @@ func (c *manifestCommand) runVerify(ctx context.Context, args []string) error {
 // tell prints a fault.
 func (c *manifestCommand) tell(path string, f manifest.Fault) error {
 	if !c.json {
-		_, err := fmt.Fprintf(c.stdout, "%s: %v\n", path, f)
+		_, err := fmt.Fprintf(c.stdout, "%s: %s\n", harmless(path), harmless(f.String()))
 		return err
 	}
-	e := json.NewEncoder(c.stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(struct {
+	return writeLine(c.stdout, struct {
 		Manifest string `json:"manifest"`
 		manifest.Fault
 	}{path, f})
 }
 
 func (c *manifestCommand) summary(format string, args ...any) {
-	fmt.Fprintf(c.stderr, "warctee: "+format+"\n", args...)
+	fmt.Fprintf(c.stderr, "warctee: %s\n", harmless(fmt.Sprintf(format, args...)))
 }
 
 // fileSize is the size of a file, 0 where it cannot be told.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -156,7 +155,7 @@ func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Durati
 		tell(c.stderr, damage)
 	}
 	fmt.Fprintf(c.stderr, "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
-		english.Plural(s.Pages, "page", ""), english.Plural(s.Files, "file", ""), c.out, rate(s.Octets, took))
+		english.Plural(s.Pages, "page", ""), english.Plural(s.Files, "file", ""), harmless(c.out), rate(s.Octets, took))
 	if signer != "" {
 		fmt.Fprintf(c.stderr, "warctee: signed by %s\n", signer)
 	}
@@ -241,9 +240,7 @@ type verifiedPackage struct {
 
 func (c *packCommand) tellVerified(path string, r wacz.Report) error {
 	if c.json {
-		e := json.NewEncoder(c.stdout)
-		e.SetEscapeHTML(false)
-		return e.Encode(verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults})
+		return writeLine(c.stdout, verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults})
 	}
 	for _, f := range r.Faults {
 		if _, err := fmt.Fprintf(c.stdout, "%s: %s\n", harmless(path), harmless(f.String())); err != nil {
@@ -254,7 +251,7 @@ func (c *packCommand) tellVerified(path string, r wacz.Report) error {
 		fmt.Fprintf(c.stderr, "warctee: %s: %s\n", harmless(path), harmless(note))
 	}
 	if r.Signer != "" {
-		fmt.Fprintf(c.stderr, "warctee: %s: signed by %s, which says it did so at %q with %q\n", harmless(path), r.Signer, r.Signed, r.Software)
+		fmt.Fprintf(c.stderr, "warctee: %s: signed by %s, which says it did so at %q with %q\n", harmless(path), harmless(r.Signer), r.Signed, r.Software)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func newProgress(stderr io.Writer, total int64, what string) *progress {
 		return &progress{}
 	}
 	return &progress{bar: progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(stderr),
+		progressbar.OptionSetWriter(rawWriter(stderr)),
 		progressbar.OptionSetDescription(what),
 		progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true),
@@ -39,7 +39,7 @@ func newProgress(stderr io.Writer, total int64, what string) *progress {
 
 // isTerminal reports whether w is one.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := rawWriter(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -311,7 +311,7 @@ func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "warctee: recording http://%s into %s (CA certificate: %s)\n", s.listener.Addr(), f.dir, s.authority.CertPath())
+	fmt.Fprintf(stderr, "warctee: recording http://%s into %s (CA certificate: %s)\n", s.listener.Addr(), harmless(f.dir), harmless(s.authority.CertPath()))
 	if f.printChromium {
 		// The shell makes the directory of the profile.
 		flags := chromiumFlags("http://"+s.listener.Addr().String(), s.authority.Certificate())
@@ -391,7 +391,7 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 	cancel()
 	<-watched
 	status := s.status(f)
-	fmt.Fprintln(stderr, summary(status, s.recorder.Status().Files, s.authority.CertPath()))
+	fmt.Fprintln(stderr, harmless(summary(status, s.recorder.Status().Files, s.authority.CertPath())))
 	return errors.Join(status.incomplete(), err)
 }
 

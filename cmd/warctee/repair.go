@@ -345,6 +345,6 @@ func writeLine(w io.Writer, v any) error {
 	if err := e.Encode(v); err != nil {
 		return errors.Join(errors.New("cannot make JSON"), err)
 	}
-	_, err := io.WriteString(w, escapeControls(b.String()))
+	_, err := io.WriteString(w, harmlessJSON(b.String()))
 	return err
 }

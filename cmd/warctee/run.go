@@ -36,6 +36,8 @@ func (e commandError) Error() string {
 	return e.cause.Error()
 }
 
+func (e commandError) Unwrap() error { return e.cause }
+
 func newRunCommand() *cobra.Command {
 	f := &recordFlags{}
 	cmd := &cobra.Command{
@@ -73,7 +75,7 @@ because of the disk, or recording was paused at the end.`,
 		},
 		PreRunE: f.readEnvironment,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			child := exec.Cmd{Args: args, Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
+			child := exec.Cmd{Args: args, Stdin: cmd.InOrStdin(), Stdout: rawWriter(cmd.OutOrStdout()), Stderr: rawWriter(cmd.ErrOrStderr())}
 			return f.runCommand(cmd.Context(), &child, cmd.ErrOrStderr())
 		},
 	}
@@ -130,7 +132,7 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 	drained := f.drain(s, last, stderr)
 	var ended commandError
 	if errors.As(err, &ended) && drained != nil {
-		fmt.Fprintf(stderr, "warctee: %v\n", drained) // the exit code is the command's
+		tell(stderr, drained) // the exit code is the command's
 		return err
 	}
 	return errors.Join(err, drained)

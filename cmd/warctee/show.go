@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -74,6 +75,7 @@ type showing struct {
 	place *archive.Place
 	lines int
 	out   *bufio.Writer // its error comes from Flush
+	flaws []string      // of the payload, as far as digests has seen
 }
 
 func (s *showing) show() error {
@@ -123,6 +125,7 @@ func (s *showing) digests() (wrong bool, err error) {
 		return !ok, nil
 	}
 	alsoOK, err := s.digest("payload", "WARC-Payload-Digest", m.Payload(), m)
+	s.flaws = m.Flaws()
 	return !ok || !alsoOK, err
 }
 
@@ -225,6 +228,12 @@ func (s *showing) payload(m *archive.Message) error {
 	if err != nil {
 		fmt.Fprintf(s.out, "\nThe payload cannot be decoded: %s\n", harmless(err.Error()))
 		return nil
+	}
+	for i, flaw := range slices.Compact(slices.Sorted(slices.Values(append(m.Flaws(), s.flaws...)))) {
+		if i == 0 {
+			fmt.Fprintln(s.out)
+		}
+		fmt.Fprintf(s.out, "Note: %s\n", harmless(flaw))
 	}
 	in := bufio.NewReaderSize(io.LimitReader(r, showPayload), 16<<10)
 	start, err := in.Peek(in.Size())

@@ -102,9 +102,9 @@ func onePlace(cmd *cobra.Command, args []string) error {
 
 func (c *caCommand) trust(out io.Writer, cert *x509.Certificate, args []string) error {
 	text := strings.NewReplacer(
-		"{file}", shellQuote(c.file()),
-		"{winfile}", `"`+c.file()+`"`,
-		"{name}", shellQuote(cert.Subject.CommonName),
+		"{file}", harmless(shellQuote(c.file())),
+		"{winfile}", `"`+harmless(c.file())+`"`,
+		"{name}", harmless(shellQuote(cert.Subject.CommonName)),
 		"{serial}", fmt.Sprintf("%x", cert.SerialNumber),
 		"{spki}", spkiHash(cert),
 		"{der}", base64.StdEncoding.EncodeToString(cert.Raw),

@@ -85,7 +85,7 @@ func good(opts warc.WriterOptions, algo warc.Algorithm) *archive {
 	ar.add(&ar.a, "metadata", "61", uri, "via: http://example.org/\r\n", "", "WARC-Concurrent-To", id("12"), "Content-Type", "application/warc-fields")
 	ar.add(&ar.a, "resource", "62", "dns:example.org", "20260101000000\n", "20260101000000\n", "WARC-Payload-Digest", "*", "Content-Type", "text/dns")
 	ar.add(&ar.a, "conversion", "63", uri, "text", "text", "WARC-Payload-Digest", "*", "WARC-Refers-To", id("12"), "Content-Type", "text/plain")
-	ar.add(&ar.a, "something-new", "64", uri, "?", "", "Content-Type", "text/plain")
+	ar.add(&ar.a, "resource", "64", uri, "?", "?", "Content-Type", "text/plain")
 
 	info(&ar.b, "01", ar.names[1])
 	const uri6 = "http://[2001:db8::1]:8080/x?[0]"

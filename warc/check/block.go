@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"hash"
+	"slices"
 	"strings"
 
 	"github.com/warctee/warctee/http1"
@@ -148,7 +149,7 @@ func (f *file) block(r *Record, b *block) {
 	if b.text != nil {
 		f.warcFields(r, b.text.String())
 	}
-	r.PayloadSize = b.payload.size
+	r.PayloadSize = b.payloadSize()
 	if m := b.message; m != nil {
 		f.message(r, m)
 	}
@@ -181,20 +182,37 @@ func (f *file) payload(r *Record, b *block) {
 	}
 }
 
-// agrees reports whether the payload digest is right. Where the chunk framing is
-// none, the octets as they are count too: nobody could remove it.
-func (b *block) agrees(raw bool) bool {
-	d := b.payload
-	return d.got().Equal(d.want) || b.rawAgrees() && (raw || b.message.bodyErr != nil || b.message.unframed())
+// payloadSize returns the octets of the payload.
+func (b *block) payloadSize() int64 {
+	if b.message != nil && b.message.overlong() {
+		return b.raw.size
+	}
+	return b.payload.size
 }
 
-func (b *block) rawAgrees() bool { return b.raw != nil && b.raw.got().Equal(b.raw.want) }
+// agrees reports whether the payload digest is right. Where the framing is not what
+// the head says, the octets as they are count too: nobody could remove it.
+func (b *block) agrees(raw bool) bool {
+	return slices.ContainsFunc(b.sums(raw), b.payload.want.Equal)
+}
+
+// sums returns the digests that the payload can have.
+func (b *block) sums(raw bool) []warc.Digest {
+	sums := []warc.Digest{b.payload.got()}
+	if m := b.message; m != nil && (raw || m.bodyErr != nil || m.unframed() || m.overlong()) {
+		sums = append(sums, b.raw.got())
+	}
+	return sums
+}
 
 // disagreement says how the payload digest is wrong.
 func (b *block) disagreement() string {
-	d := b.payload
-	s := "WARC-Payload-Digest is " + d.value + ", but the payload of " + octets(d.size) + " has " + d.got().String()
-	if b.rawAgrees() {
+	d, got := b.payload, b.payload.got()
+	if b.message != nil && b.message.overlong() {
+		got = b.raw.got()
+	}
+	s := "WARC-Payload-Digest is " + d.value + ", but the payload of " + octets(b.payloadSize()) + " has " + got.String()
+	if b.message != nil && b.message.framing.Kind == http1.Chunked && b.raw.got().Equal(d.want) {
 		s += "; it is that of the body with its chunk framing, which --digest-compat raw accepts"
 	}
 	return s
@@ -217,39 +235,41 @@ func (f *file) message(r *Record, m *message) {
 	if r.Type == warc.TypeRevisit && r.BlockSize == 0 {
 		return
 	}
-	truncated := r.Header.Get("WARC-Truncated") != "" || r.segmented()
-	if m.interim != 0 {
-		f.add(r, RuleInterim, "the block starts with an interim response, %d", m.interim)
+	r.headSeen = m.headSeen()
+	if !r.segmented() || r.headSeen { // else the joined segments are looked at
+		m.headFlaws(func(rule, format string, args ...any) { f.add(r, rule, format, args...) })
 	}
+	truncated := r.Header.Get("WARC-Truncated") != ""
 	switch {
-	case m.err != nil:
-		f.add(r, RuleHTTPHead, "%v", m.err)
-		if !m.parsed {
-			return
-		}
+	case m.err != nil && !m.parsed, r.segmented() && r.Type != warc.TypeRevisit:
+		return
 	case !m.parsed && (truncated && r.Type != warc.TypeRevisit || m.interim != 0):
 		return
 	case !m.parsed:
-		f.add(r, RuleHTTPHead, "the head has no end")
+		f.add(r, RuleHTTPHead, "%s", noHeadEnd)
+		return
+	case r.Type == warc.TypeRevisit:
+		f.revisitMessage(r, m)
 		return
 	}
-	switch {
-	case r.Type == warc.TypeRevisit:
-		if r.PayloadSize > 0 || m.extra > 0 || m.bodyErr != nil {
-			f.add(r, RuleHTTPBody, "a revisit has more than the head")
-		}
-	case m.bodyErr != nil && !truncated:
-		f.add(r, RuleHTTPBody, "%v, and the record is not marked as truncated", m.bodyErr)
-	case m.unframed():
-		f.add(r, RuleHTTPBody, "the head says that the body is chunked, but it has no chunk framing")
-	case m.bodyErr == nil && m.extra > 0:
-		f.add(r, RuleHTTPBody, "%s behind the end of the message", octets(m.extra))
-	}
-	r.incomplete = !m.body.Done() && m.bodyErr == nil && m.framing.Kind != http1.UntilClose && !truncated && !m.unframed()
+	r.incomplete = m.bodyFlaws(truncated, func(rule, format string, args ...any) { f.add(r, rule, format, args...) })
 	if r.incomplete && (r.Type == warc.TypeRequest || r.Type == warc.TypeResponse && r.PayloadSize > 0) {
 		f.add(r, RuleTruncated, "%s", tooShort)
 		r.incomplete = false
 	}
 }
 
-const tooShort = "the HTTP body ends too early, and there is no WARC-Truncated"
+const (
+	noHeadEnd = "the head has no end"
+	tooShort  = "the HTTP body ends too early, and there is no WARC-Truncated"
+)
+
+// revisitMessage checks a head that a revisit keeps.
+func (f *file) revisitMessage(r *Record, m *message) {
+	if r.PayloadSize > 0 || m.extra > 0 || m.bodyErr != nil {
+		f.add(r, RuleHTTPBody, "a revisit has more than the head")
+	}
+	if m.status != 304 && profile(r.Header.Get("WARC-Profile")) == notModified {
+		f.add(r, RuleNotModified, "the response was %d, but WARC-Profile is server-not-modified, which stands for a 304", m.status)
+	}
+}

@@ -315,7 +315,7 @@ func TestFound(t *testing.T) {
 		{"no body to a request of which nothing is known", first + response("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", "WARC-Concurrent-To: "+id("2")) + request("junk"), "http-head"},
 		{"malformed request", first + request(post, payloadDigest("x")), "http-head"},
 		{"malformed request, whose payload has another digest", first + request(post, payloadDigest("y")), "http-head payload-digest"},
-		{"a lower-case method in HTTP/2", first + request("get / HTTP/2\r\nContent-Length: 1\r\n\r\nx", payloadDigest("y")), "http-head payload-digest"},
+		{"a lower-case method in HTTP/2", first + request("get / HTTP/2\r\nContent-Length: 1\r\n\r\nx", payloadDigest("y")), "http-head http-version payload-digest"},
 		{"interim responses without end", first + response(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 30)), "http-head interim"},
 		{"1.0 with a fraction of a second", strings.Replace(strings.ReplaceAll(first, "WARC/1.1", "WARC/1.0"), "05Z", "05.1Z", 1), "date"},
 		{"0.18 with a date of 1.1", strings.Replace(strings.ReplaceAll(first, "WARC/1.1", "WARC/0.18"), "-02T03:04:05Z", "-02", 1), "date"},

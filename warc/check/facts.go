@@ -30,6 +30,7 @@ type fact struct {
 	id         string // of the record that the fact comes from
 	recordType string
 	date       string // WARC-Date; of a refersTo WARC-Refers-To-Date
+	captured   string // WARC-Date, also of a refersTo
 	target     uint64 // hash of WARC-Target-URI; of a refersTo of WARC-Refers-To-Target-URI; 0: there is none
 	digest     uint64 // hash of WARC-Payload-Digest; 0: there is none that can be compared
 	algorithm  warc.Algorithm
@@ -61,6 +62,7 @@ const (
 	isMany     // it names more than maxNames
 	isIdentity // a revisit of an identical payload
 	isFresh    // the first record of a file, behind the warcinfo
+	isHeadSeen // of a first segment: see Record.headSeen
 )
 
 const (
@@ -113,7 +115,7 @@ func hashed(s string) uint64 {
 // facts notes what a record says, for links.
 func (f *file) facts(r *Record) {
 	base := fact{
-		file: f.index, offset: r.Offset, length: r.Length, version: r.Version, id: bounded(r.ID), recordType: cut(r.Type, 40), date: cut(r.Date, 40),
+		file: f.index, offset: r.Offset, length: r.Length, version: r.Version, id: bounded(r.ID), recordType: cut(r.Type, 40), date: cut(r.Date, 40), captured: cut(r.Date, 40),
 		target: hashed(r.TargetURI), block: r.BlockSize, total: -1, flags: flagsOf(r),
 	}
 	if d, err := parseDigest(r.Header.Get("WARC-Payload-Digest")); err == nil {
@@ -164,6 +166,7 @@ func flagsOf(r *Record) uint64 {
 	set(isFirst, r.Type != warc.TypeContinuation && number(r.Header.Get("WARC-Segment-Number")) == 1)
 	set(isMany, len(r.Header.Values("WARC-Concurrent-To")) > maxNames)
 	set(isFresh, r.place == 1)
+	set(isHeadSeen, r.headSeen)
 	set(isIdentity, r.Type == warc.TypeRevisit && profile(r.Header.Get("WARC-Profile")) == identicalPayload)
 	return flags
 }
@@ -262,7 +265,7 @@ func (x *fact) encode() string {
 	for _, n := range []int64{x.number, int64(x.file), x.offset} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
-	for _, s := range []string{x.id, x.recordType, x.date, string(x.version)} {
+	for _, s := range []string{x.id, x.recordType, x.date, x.captured, string(x.version)} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -287,7 +290,7 @@ func decodeFact(s string) (x fact, err error) {
 	fixed := []byte(s[end+2:])
 	x.key, x.kind = s[:end], s[end+1]
 	x.number, x.file, x.offset = int64(binary.BigEndian.Uint64(fixed)), int(binary.BigEndian.Uint64(fixed[8:])), int64(binary.BigEndian.Uint64(fixed[16:]))
-	x.id, x.recordType, x.date, x.version = d.text(), d.text(), d.text(), warc.Version(d.text())
+	x.id, x.recordType, x.date, x.captured, x.version = d.text(), d.text(), d.text(), d.text(), warc.Version(d.text())
 	x.length, x.block, x.total = int64(d.uint()), int64(d.uint()), int64(d.uint())-1
 	x.target, x.digest, x.algorithm, x.flags = d.uint(), d.uint(), warc.Algorithm(d.uint()), d.uint()
 	n := d.uint()

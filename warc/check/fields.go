@@ -111,9 +111,16 @@ func (f *file) fields(r *Record) {
 		}
 	}
 	for _, v := range r.Header.Values("WARC-Profile") {
-		if profile(v) == "" && r.Type == warc.TypeRevisit {
+		switch kind := profile(v); {
+		case r.Type != warc.TypeRevisit:
+		case kind == "":
 			f.add(r, RuleProfile, "%.200q is not known", v)
+		case v != r.Version.IdenticalPayloadProfile() && v != r.Version.NotModifiedProfile() && withoutBrackets(v) == v:
+			f.add(r, RuleProfileVersion, "%.200q is not of WARC %s", v, r.Version)
 		}
+	}
+	if r.Type != "" && !slices.Contains(types, r.Type) {
+		f.add(r, RuleTypeUnknown, "%.80q is not a type of the standard", r.Type)
 	}
 	f.contentType(r)
 	f.segmentFields(r)
@@ -214,11 +221,22 @@ var mediaTypeForm = func() *regexp.Regexp {
 	return regexp.MustCompile(`^` + token + `/` + token + `(` + lws + `;` + lws + `(` + token + `=(` + token + `|"([^"\\]|\\.)*"))?)*` + lws + `$`)
 }()
 
+// emptyParameter is a semicolon that no parameter follows. Quoted values, which can
+// have one, are passed over.
+var emptyParameter = regexp.MustCompile(`("(?:[^"\\]|\\.)*")|;` + lws + `(?:;|$)`)
+
+func hasEmptyParameter(mediaType string) bool {
+	return slices.ContainsFunc(emptyParameter.FindAllString(mediaType, -1), func(s string) bool { return s[0] == ';' })
+}
+
 func (f *file) contentType(r *Record) {
 	for _, name := range []string{"Content-Type", "WARC-Identified-Payload-Type"} {
 		for _, v := range r.Header.Values(name) {
-			if !f.isMediaType(v) {
-				f.addField(r, RuleMediaType, name, "%s %.200q is not a media type", name, v)
+			switch rule := f.judgeMediaType(v); rule {
+			case RuleMediaType:
+				f.addField(r, rule, name, "%s %.200q is not a media type", name, v)
+			case RuleMediaTypeEmpty:
+				f.addField(r, rule, name, "%s %.200q has a semicolon that no parameter follows", name, v)
 			}
 		}
 	}
@@ -243,6 +261,9 @@ func (f *file) contentType(r *Record) {
 	}
 }
 
+// msgtype is that parameter of application/http (RFC 9112 §10.2).
+var msgtype = regexp.MustCompile(`(?i);[ \t]*msgtype="?([^"; \t]+)`)
+
 func (f *file) httpType(r *Record, value, got string) {
 	if got != "application/http" && !(r.Type == warc.TypeRevisit && got == "message/http") { // as in the standard's example
 		f.addField(r, RuleContentType, "Content-Type", "Content-Type of a %s record of HTTP is %.200q, not application/http", r.Type, value)
@@ -252,21 +273,27 @@ func (f *file) httpType(r *Record, value, got string) {
 	if r.Type == warc.TypeRequest {
 		want = "request"
 	}
-	if _, params, err := mime.ParseMediaType(value); err == nil && params["msgtype"] != "" && !strings.EqualFold(params["msgtype"], want) {
+	if m := msgtype.FindStringSubmatch(value); m != nil && !strings.EqualFold(m[1], want) {
 		f.addField(r, RuleContentType, "Content-Type", "Content-Type of a %s record is %.200q, whose msgtype is not %s", r.Type, value, want)
 	}
 }
 
-// isMediaType remembers some: there are few in a file.
-func (f *file) isMediaType(s string) bool {
-	if f.mediaTypes[s] {
-		return true
+// judgeMediaType returns the rule that a media type breaks, "" for none. It
+// remembers some results: a file has few media types.
+func (f *file) judgeMediaType(s string) (rule string) {
+	if rule, known := f.mediaTypes[s]; known {
+		return rule
 	}
-	ok := mediaTypeForm.MatchString(s)
-	if ok && len(f.mediaTypes) < 100 && len(s) < 200 {
-		f.mediaTypes[s] = true
+	switch {
+	case !mediaTypeForm.MatchString(s):
+		rule = RuleMediaType
+	case hasEmptyParameter(s):
+		rule = RuleMediaTypeEmpty
 	}
-	return ok
+	if len(f.mediaTypes) < 100 && len(s) < 200 {
+		f.mediaTypes[s] = rule
+	}
+	return rule
 }
 
 // filename compares WARC-Filename with the name of the file. Only the first
@@ -277,7 +304,11 @@ func (f *file) filename(r *Record) {
 		got = strings.ReplaceAll(got[1:len(got)-1], `\`, "")
 	}
 	if f.options.Profile == Standard {
-		got = path.Base(strings.ReplaceAll(got, `\`, "/"))
+		text, err := new(mime.WordDecoder).DecodeHeader(got) // §4 allows the encoded words of RFC 2047
+		if err != nil {
+			return // the character set is not known here, and so neither is the name
+		}
+		got = path.Base(strings.ReplaceAll(text, `\`, "/"))
 	}
 	name := strings.TrimSuffix(filepath.Base(f.path), ".open")
 	switch {

@@ -37,7 +37,7 @@ type file struct {
 	lastInfo  string       // the WARC-Warcinfo-ID that a fact was made of last
 	version   warc.Version // of the last record
 
-	mediaTypes map[string]bool // some that are right
+	mediaTypes map[string]string // some of the file, with the rule that each breaks
 
 	buf []byte
 }
@@ -62,7 +62,7 @@ func (f *file) check(ctx context.Context) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: not a file", f.path)
 	}
-	f.in, f.size, f.buf, f.mediaTypes = in, info.Size(), make([]byte, 64<<10), make(map[string]bool)
+	f.in, f.size, f.buf, f.mediaTypes = in, info.Size(), make([]byte, 64<<10), make(map[string]string)
 	f.budget = maxRereads*f.size + spare
 	summary := &f.summaries[f.index]
 	summary.Bytes = f.size

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -17,6 +18,7 @@ type group struct {
 	key      string
 	defined  *fact // the first record that has the id
 	segments *segments
+	payloads map[warc.Algorithm][]uint64 // hashes of the digests that its payload can have, of those that were asked for
 }
 
 // links checks what records say of each other: the facts about one id come
@@ -69,7 +71,7 @@ func (g *group) add(x *fact) error {
 	case isConcurred:
 		g.concurrent(x)
 	case isReferred:
-		g.refersTo(x)
+		return g.refersTo(x)
 	case isInfo:
 		g.warcinfo(x)
 	}
@@ -85,7 +87,7 @@ func (g *group) end() error {
 	if g.segments != nil {
 		err = g.endSegments()
 	}
-	g.defined, g.segments = nil, nil
+	g.defined, g.segments, g.payloads = nil, nil, nil
 	return err
 }
 
@@ -175,23 +177,23 @@ func (g *group) warcinfo(x *fact) {
 }
 
 // refersTo checks a record against the one that it refers to (§5.11, §6.7).
-func (g *group) refersTo(x *fact) {
+func (g *group) refersTo(x *fact) error {
 	original, strict := g.defined, g.options.Profile == Warctee
 	if original == nil {
 		g.report(x, RuleRefersToMissing, "%s is not in these files", g.named())
-		return
+		return nil
 	}
 	if original.file == x.file && original.offset == x.offset && original.id == x.id {
 		g.report(x, RuleRefersTo, "WARC-Refers-To names the record itself")
-		return
+		return nil
 	}
 	if x.recordType != warc.TypeRevisit {
-		return
+		return nil
 	}
 	switch {
 	case !original.isType(warc.TypeResponse, warc.TypeResource):
 		g.report(x, RuleRefersTo, "%s is a %s record", g.named(), original.recordType)
-		return
+		return nil
 	case strict && original.file == x.file && original.offset >= x.offset:
 		g.report(x, RuleRefersTo, "%s is behind the revisit", g.named())
 	}
@@ -207,9 +209,63 @@ func (g *group) refersTo(x *fact) {
 	if x.date != "" && !g.sameDate(x.date, original.date) {
 		g.report(x, RuleRefersToDiffers, "WARC-Refers-To-Date is %s, but the WARC-Date of %s is %s", x.date, g.named(), original.date)
 	}
-	if x.is(isIdentity) && x.digest != 0 && original.digest != 0 && x.algorithm == original.algorithm && x.digest != original.digest {
-		g.report(x, RuleRevisitDigest, "WARC-Payload-Digest is not that of the original, %s", g.named())
+	g.order(x, original)
+	if !x.is(isIdentity) || x.digest == 0 {
+		return nil
 	}
+	if original.digest != 0 && x.algorithm == original.algorithm {
+		if x.digest != original.digest {
+			g.report(x, RuleRevisitDigest, "WARC-Payload-Digest is not that of the original, %s", g.named())
+		}
+		return nil
+	}
+	return g.comparePayload(x)
+}
+
+// maxOverlap is by how much a revisit may be older than its original, where it is
+// not certain that it was written first: of two captures at the same time the one
+// that ends later is the revisit, also when it began earlier.
+const maxOverlap = 24 * time.Hour
+
+// order checks that a revisit is not older than its original (§6.7).
+func (g *group) order(x, original *fact) {
+	if !isOlder(x.captured, original.date) {
+		return
+	}
+	first := x.file == original.file && x.offset < original.offset
+	if s, err := warc.ParseDate(x.captured, warc.V1_1); err != nil {
+		return
+	} else if t, err := warc.ParseDate(original.date, warc.V1_1); err != nil || !first && t.Sub(s) <= maxOverlap {
+		return
+	}
+	g.report(x, RuleRevisitDate, "WARC-Date is %s, but that of the original, %s, is %s", x.captured, g.named(), original.date)
+}
+
+// isOlder reports whether a WARC-Date is before another one, as far as both go:
+// a date can leave out the time, or a part of it (§5.4).
+func isOlder(a, b string) bool {
+	a, b = strings.TrimSuffix(a, "Z"), strings.TrimSuffix(b, "Z")
+	n := min(len(a), len(b))
+	return a[:n] < b[:n]
+}
+
+// comparePayload compares the digest of a revisit with the payload of the original,
+// which has no digest of the same algorithm, where that can be read.
+func (g *group) comparePayload(x *fact) error {
+	if _, known := g.payloads[x.algorithm]; !known {
+		sums, err := g.sumsOf(g.defined, x.algorithm)
+		if err != nil {
+			return err
+		}
+		if g.payloads == nil {
+			g.payloads = make(map[warc.Algorithm][]uint64)
+		}
+		g.payloads[x.algorithm] = sums
+	}
+	if sums := g.payloads[x.algorithm]; len(sums) > 0 && !slices.Contains(sums, x.digest) {
+		g.report(x, RuleRevisitDigest, "WARC-Payload-Digest is not the %s of the payload of the original, %s", x.algorithm, g.named())
+	}
+	return nil
 }
 
 // maxLinkMessage bounds the message of a finding that is sorted, in bytes.

@@ -29,6 +29,7 @@ type Record struct {
 	start      int64 // where its reader started
 	incomplete bool  // the HTTP body ends before its framing says
 	damaged    bool  // what the block holds is not known
+	headSeen   bool  // of a first segment: it shows all that there is to check of the head
 }
 
 // Block reads the block of the record from its file.

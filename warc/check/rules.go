@@ -29,10 +29,10 @@ const (
 type Rule struct {
 	Name     string   `json:"rule"`
 	Standard Severity `json:"standard,omitempty"` // in that profile; "" where it is not looked at
-	Warctee  Severity `json:"warctee"`
-	Open     bool     `json:"open,omitempty"` // a warning that [Options.Complete] makes an error
-	Clause   string   `json:"clause"`         // of WARC 1.1, if no other text is named; "fields": that of the field at fault
-	Text     string   `json:"text"`           // what is wrong when it is broken
+	Warctee  Severity `json:"warctee,omitempty"`  // likewise
+	Open     bool     `json:"open,omitempty"`     // a warning that [Options.Complete] makes an error
+	Clause   string   `json:"clause"`             // of WARC 1.1, if no other text is named; "fields": that of the field at fault
+	Text     string   `json:"text"`               // what is wrong when it is broken
 }
 
 // Names of rules that the code speaks of. Those that a [warc.Reader] finds
@@ -57,13 +57,16 @@ const (
 	RuleURISpelling     = "uri-spelling"
 	RuleIPAddress       = "ip-address"
 	RuleIPSpelling      = "ip-spelling"
+	RuleTypeUnknown     = "type-unknown"
 	RuleMediaType       = "media-type"
+	RuleMediaTypeEmpty  = "media-type-empty"
 	RuleContentMissing  = "content-type-missing"
 	RuleContentType     = "content-type"
 	RuleDNS             = "dns"
 	RuleTruncatedReason = "truncated-reason"
 	RuleTruncated       = "truncated"
 	RuleProfile         = "profile"
+	RuleProfileVersion  = "profile-version"
 	RuleDigestForm      = "digest-form"
 	RuleDigestUnknown   = "digest-unknown"
 	RuleDigestSpelling  = "digest-spelling"
@@ -74,7 +77,11 @@ const (
 	RuleNoBody          = "no-body"
 	RuleWarcFields      = "warc-fields"
 	RuleHTTPHead        = "http-head"
+	RuleHTTPVersion     = "http-version"
+	RulePseudoField     = "pseudo-field"
 	RuleHTTPBody        = "http-body"
+	RuleContentEncoding = "content-encoding"
+	RuleNotModified     = "not-modified"
 	RuleInterim         = "interim"
 	RuleWarcinfo        = "warcinfo"
 	RuleFilename        = "filename"
@@ -92,6 +99,7 @@ const (
 	RuleRefersToMissing  = "refers-to-missing"
 	RuleRefersToFields   = "refers-to-fields"
 	RuleRefersToDiffers  = "refers-to-differs"
+	RuleRevisitDate      = "revisit-date"
 	RuleRevisitDigest    = "revisit-digest"
 	RuleRevisitTruncated = "revisit-truncated"
 	RuleSegment          = "segment"
@@ -129,13 +137,16 @@ var rules = []Rule{
 	{RuleURISpelling, "", Error, false, ours, "the URI of a target has a fragment, user information, a default port, no host, or brackets"},
 	{RuleIPAddress, Error, Error, false, "§5.10", "WARC-IP-Address is not an address"},
 	{RuleIPSpelling, "", Error, false, ours, "the address is not in the form of RFC 5952"},
+	{RuleTypeUnknown, "", Error, false, ours, "WARC-Type is not one of the eight types of the standard"},
 	{RuleMediaType, Error, Error, false, "fields", "a media type is not type/subtype with parameters"},
+	{RuleMediaTypeEmpty, Warning, Error, false, "fields", "a media type has a semicolon that no parameter follows"},
 	{RuleContentMissing, Warning, Error, false, "§5.6", "the block is not empty, and there is no Content-Type"},
 	{RuleContentType, Warning, Error, false, "fields", "the Content-Type is not the one for the record type and the scheme"},
 	{RuleDNS, Error, Error, false, "§6.4.4", "a resource of dns: is not text/dns"},
 	{RuleTruncatedReason, Warning, Error, false, "§5.15", "WARC-Truncated is not one of the four reasons"},
 	{RuleTruncated, Warning, Error, false, "§6.3.2", "the HTTP body ends too early, and there is no WARC-Truncated"},
 	{RuleProfile, Warning, Error, false, "§6.7.1", "WARC-Profile is not one that the standard defines"},
+	{RuleProfileVersion, "", Error, false, ours, "WARC-Profile is the one of another version of WARC than that of the record"},
 	{RuleDigestForm, Error, Error, false, "fields", "a digest is not a label and a sum of that algorithm in Base16, Base32 or Base64"},
 	{RuleDigestUnknown, Warning, Error, false, "fields", "a digest is of an algorithm that cannot be checked here"},
 	{RuleDigestSpelling, "", Error, false, ours, "a digest is not in the usual base and case"},
@@ -146,7 +157,11 @@ var rules = []Rule{
 	{RuleNoBody, "", Error, false, ours, "WARC-Payload-Digest on a request without a body"},
 	{RuleWarcFields, Warning, Error, false, "§4", "a block of application/warc-fields is not lines of named fields that end in CR LF"},
 	{RuleHTTPHead, Warning, Error, false, "§6.3.2", "the head of the HTTP message cannot be understood"},
-	{RuleHTTPBody, Warning, Error, false, "§6.3.2", "the HTTP body has wrong framing, octets behind its end, or should not be there"},
+	{RuleHTTPVersion, Warning, Error, false, "§6.3.2", "the first line of the HTTP message says HTTP/2 or later, whose messages have no such line"},
+	{RulePseudoField, Warning, "", false, "§6.3.2", "the head of the HTTP message has pseudo-header fields, which only HTTP/2 and later have (RFC 9113 §8.3)"},
+	{RuleHTTPBody, Warning, Error, false, "§6.3.2", "the HTTP body has wrong framing, is longer than its head says, or should not be there"},
+	{RuleContentEncoding, Warning, "", false, "§6.3.2", "the payload does not begin as one with that Content-Encoding does"},
+	{RuleNotModified, Warning, Error, false, "§6.7.3", "a revisit with the profile server-not-modified has the head of a response other than 304"},
 	{RuleInterim, Warning, Error, false, "§6.3.2", "the block starts with an interim response"},
 	{RuleWarcinfo, Warning, Error, false, "§5.5", "the file does not start with a warcinfo record"},
 	{RuleFilename, Warning, Error, false, "§5.17", "WARC-Filename is not the name of the file"},
@@ -164,6 +179,7 @@ var rules = []Rule{
 	{RuleRefersToMissing, Warning, Error, true, "§5.11", "the record that is referred to is not in the files"},
 	{RuleRefersToFields, Warning, Error, false, "§6.7.2", "a revisit does not say where its original is"},
 	{RuleRefersToDiffers, Warning, Error, false, "§6.7.2", "WARC-Refers-To-Target-URI or -Date is not that of the original"},
+	{RuleRevisitDate, Warning, Error, false, "§6.7", "a revisit is older than its original"},
 	{RuleRevisitDigest, Error, Error, false, "§6.7.2", "the payload digest of a revisit is not that of its original"},
 	{RuleRevisitTruncated, Warning, Error, false, "§6.7.2", "a revisit that keeps the response head is not marked as truncated: length"},
 	{RuleSegment, Error, Error, false, "§7", "segments do not fit together: numbers, target URIs, or the total length"},

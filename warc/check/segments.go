@@ -25,7 +25,8 @@ type segments struct {
 type part struct {
 	file   int
 	offset int64
-	block  int64 // octets
+	block  int64  // octets
+	id     string // as in a fact
 }
 
 // maxParts bounds how many segments of a record are remembered.
@@ -35,7 +36,7 @@ func newSegments(origin *fact) *segments {
 	s := &segments{origin: origin, number: 1}
 	if origin != nil {
 		s.sum = origin.block
-		s.parts = []part{{origin.file, origin.offset, origin.block}}
+		s.parts = []part{{origin.file, origin.offset, origin.block, origin.id}}
 	}
 	return s
 }
@@ -69,7 +70,7 @@ func (g *group) segment(x *fact) {
 	s.number, s.last = x.number, x
 	s.sum += x.block
 	if len(s.parts) <= maxParts {
-		s.parts = append(s.parts, part{x.file, x.offset, x.block})
+		s.parts = append(s.parts, part{x.file, x.offset, x.block, x.id})
 	}
 }
 
@@ -90,40 +91,106 @@ func (g *group) endSegments() error {
 	case s.last.total != s.sum:
 		g.report(s.last, RuleSegment, "WARC-Segment-Total-Length is %d, but the segments of %s have %d octets", s.last.total, g.named(), s.sum)
 		return nil
-	case s.origin.digest == 0, s.origin.is(isDamaged), s.origin.recordType == warc.TypeRevisit:
+	case s.origin.is(isDamaged), s.origin.recordType == warc.TypeRevisit:
 		return nil
 	case len(s.parts) > maxParts:
-		g.report(s.origin, RuleNotChecked, "the record has more than %d segments: its payload digest was not checked", maxParts)
+		g.report(s.origin, RuleNotChecked, "the record has more than %d segments: what they are together was not checked", maxParts)
 		return nil
 	}
 	return g.joined()
 }
 
-// joined reads a segmented record once more, as a whole, for its payload digest.
+// joined reads a segmented record once more, as a whole, for what its segments do
+// not show by themselves.
 func (g *group) joined() error {
 	s := g.segments
-	var b *block
-	for _, p := range s.parts {
-		r, err := g.readPart(p, &b)
-		if broken := (*warc.Error)(nil); errors.As(err, &broken) || errors.Is(err, io.EOF) {
-			return nil // which was reported
+	b, err := g.readParts(s.parts, newBlock)
+	if b == nil || err != nil {
+		return err
+	}
+	report := func(rule, format string, args ...any) {
+		g.report(s.origin, rule, "joined from %d segments: "+format, append([]any{len(s.parts)}, args...)...)
+	}
+	if m := b.message; m != nil {
+		if !s.origin.is(isHeadSeen) {
+			m.headFlaws(report)
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", g.paths[p.file], err)
+		truncated := s.origin.is(isTruncated) || s.last.is(isTruncated)
+		switch {
+		case m.parsed:
+			if m.bodyFlaws(truncated, report) && (m.request || b.payloadSize() > 0) {
+				report(RuleTruncated, "%s", tooShort)
+			}
+		case m.err == nil && m.interim == 0 && !truncated:
+			report(RuleHTTPHead, "%s", noHeadEnd)
 		}
-		if r.BlockSize != p.block { // one of several records in a gzip member
+		if !m.parsed { // there is no telling where the payload is, which is reported
 			return nil
 		}
 	}
-	if b.payload.hash == nil || b.message != nil && !b.message.parsed || b.agrees(g.options.RawDigests) {
-		return nil
+	if b.payload.hash != nil && !b.agrees(g.options.RawDigests) {
+		report(RuleSegmentDigest, "%s", b.disagreement())
 	}
-	g.report(s.origin, RuleSegmentDigest, "joined from %d segments: %s", len(s.parts), b.disagreement())
 	return nil
 }
 
-// readPart reads the block of a segment into b, which the first one makes.
-func (g *group) readPart(p part, b **block) (*Record, error) {
+// readParts reads the blocks of segments, or of one record, as one block. It returns
+// nil where that cannot be done, which has been reported, or not be understood.
+func (g *group) readParts(parts []part, start func(*Record, Profile) *block) (*block, error) {
+	var b *block
+	for _, p := range parts {
+		r, err := g.readPart(p, &b, start)
+		if broken := (*warc.Error)(nil); errors.As(err, &broken) || errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g.paths[p.file], err)
+		}
+		if r.BlockSize != p.block || bounded(r.ID) != p.id { // one of several records in a gzip member
+			return nil, nil
+		}
+		if b.message == nil && b.payload.hash == nil { // there is nothing to check
+			return nil, nil
+		}
+	}
+	return b, nil
+}
+
+// sumsOf reads the payload of a record and returns the hashes of the digests that
+// it can have, none where it cannot be read.
+func (g *group) sumsOf(x *fact, a warc.Algorithm) ([]uint64, error) {
+	parts := []part{{x.file, x.offset, x.block, x.id}}
+	if s := g.segments; s != nil {
+		if s.last == nil || s.last.total != s.sum || s.missing || s.broken || len(s.parts) > maxParts {
+			return nil, nil
+		}
+		parts = s.parts
+	} else if x.is(isFirst) {
+		return nil, nil
+	}
+	if x.is(isDamaged) || x.is(isTruncated) {
+		return nil, nil
+	}
+	b, err := g.readParts(parts, func(r *Record, p Profile) *block {
+		b := newBlock(r, p)
+		b.digest, b.payload = newDigest(""), &digest{want: warc.Digest{Algorithm: a}, hash: a.New()}
+		if b.raw != nil {
+			b.raw = &digest{want: b.payload.want, hash: a.New()}
+		}
+		return b
+	})
+	if b == nil || err != nil || b.message != nil && !b.message.parsed {
+		return nil, err
+	}
+	var sums []uint64
+	for _, d := range b.sums(g.options.RawDigests) {
+		sums = append(sums, hashed(string(d.Sum)))
+	}
+	return sums, nil
+}
+
+// readPart reads the block of a segment into b, which the first one starts.
+func (g *group) readPart(p part, b **block, start func(*Record, Profile) *block) (*Record, error) {
 	in, err := os.Open(g.paths[p.file])
 	if err != nil {
 		return nil, err
@@ -137,9 +204,9 @@ func (g *group) readPart(p part, b **block) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{Header: head.Header, Type: head.Type(), TargetURI: head.TargetURI(), BlockSize: head.Length}
+	r := &Record{Header: head.Header, ID: head.ID(), Type: head.Type(), TargetURI: head.TargetURI(), BlockSize: head.Length}
 	if *b == nil {
-		*b = newBlock(r, g.options.Profile)
+		*b = start(r, g.options.Profile)
 		(*b).text = nil
 	}
 	_, err = io.Copy(writerFunc((*b).write), z)

@@ -83,7 +83,7 @@ func handler(next http.Handler, limits http1.Limits, onFailure func(Failure)) ht
 			refuse(w, r, &http1.Error{Status: http.StatusBadRequest, Reason: "HTTP/2 was agreed on in the TLS handshake, but this is HTTP/1"})
 			return
 		}
-		if e := tooLarge(r, limits); e != nil {
+		if e := checkHTTP2(r, limits); e != nil {
 			refuse(w, r, e)
 			return
 		}

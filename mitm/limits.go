@@ -2,7 +2,6 @@ package mitm
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -92,25 +91,3 @@ func NewServer(next http.Handler, l Limits, onFailure func(Failure), log *slog.L
 }
 
 func orDefault(log *slog.Logger) *slog.Logger { return cmp.Or(log, slog.Default()) }
-
-// tooLarge looks at the head of a request over HTTP/2, as if it were of
-// HTTP/1.
-func tooLarge(r *http.Request, l http1.Limits) *http1.Error {
-	if n := len(r.RequestURI); n > l.Target {
-		return &http1.Error{Status: http.StatusRequestURITooLong, Reason: fmt.Sprintf("the request target has %d bytes, more than %d", n, l.Target)}
-	}
-	count, size := 1, len("Host: \r\n\r\n")+len(r.Host)
-	for name, values := range r.Header {
-		for _, v := range values {
-			count++
-			size += len(name) + len(": \r\n") + len(v)
-		}
-	}
-	switch {
-	case size > l.Fields:
-		return &http1.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: fmt.Sprintf("the header fields have %d bytes, more than %d", size, l.Fields)}
-	case count > l.FieldCount:
-		return &http1.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: fmt.Sprintf("there are %d header fields, more than %d", count, l.FieldCount)}
-	}
-	return nil
-}

@@ -87,6 +87,7 @@ func handler(next http.Handler, limits http1.Limits, onFailure func(Failure)) ht
 			refuse(w, r, e)
 			return
 		}
+		withTrailer(r)
 		next.ServeHTTP(w, r)
 	})
 }

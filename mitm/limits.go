@@ -29,6 +29,11 @@ type Limits struct {
 	// of one address. A tunnel counts until it is closed. Further ones are
 	// answered with 503. Default 16384, and three quarters of MaxConns.
 	MaxConns, MaxConnsPerClient int
+	// MaxUnfinished bounds, in bytes, what all clients together have begun to
+	// send and not finished: heads of requests, the first bytes of tunnels, TLS
+	// handshakes. One address gets a quarter of it. What finds no room is
+	// answered with 503, or closed. Default 64 MiB.
+	MaxUnfinished int
 	// MaxHandshakes bounds the TLS handshakes that are computed at once. One
 	// that waits for its client does not count. Default 64.
 	MaxHandshakes int
@@ -40,6 +45,7 @@ func (l Limits) withDefaults() Limits {
 	l.StallTimeout = cmp.Or(l.StallTimeout, 10*time.Minute)
 	l.MaxConns = cmp.Or(l.MaxConns, 16<<10)
 	l.MaxConnsPerClient = cmp.Or(l.MaxConnsPerClient, max(1, l.MaxConns/4*3))
+	l.MaxUnfinished = cmp.Or(l.MaxUnfinished, 64<<20)
 	l.MaxHandshakes = cmp.Or(l.MaxHandshakes, 64)
 	return l
 }
@@ -49,8 +55,13 @@ func (l Limits) head() http1.Limits {
 	return http1.Limits{Target: l.MaxURL, Fields: l.MaxHead, FieldCount: l.MaxFields}.WithDefaults()
 }
 
+// maxHeaderBytes is more than the head that is let through, with all of it
+// percent-encoded.
+func (l Limits) maxHeaderBytes() int { return 3 * l.head().Head() }
+
 const (
-	maxStreams = 100 // of one connection with HTTP/2, at once
+	maxStreams = 100      // of one connection with HTTP/2, at once
+	maxFrame   = 16 << 10 // bytes of one frame, for which net/http keeps a buffer
 
 	// What a client with HTTP/2 may send of bodies before anybody reads them,
 	// on one connection.
@@ -75,12 +86,12 @@ func NewServer(next http.Handler, l Limits, onFailure func(Failure), log *slog.L
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            l.HeaderTimeout,
 		IdleTimeout:                  l.IdleTimeout,
-		// More than what is let through, with all of it percent-encoded.
-		MaxHeaderBytes: 3 * l.head().Head(),
-		ErrorLog:       slog.NewLogLogger(orDefault(log).Handler(), slog.LevelWarn),
-		Protocols:      new(http.Protocols),
+		MaxHeaderBytes:               l.maxHeaderBytes(),
+		ErrorLog:                     slog.NewLogLogger(orDefault(log).Handler(), slog.LevelWarn),
+		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,
+			MaxReadFrameSize:              maxFrame,
 			MaxReceiveBufferPerConnection: unreadBytes,
 			MaxReceiveBufferPerStream:     unreadBytes,
 			WriteByteTimeout:              l.StallTimeout,

@@ -35,10 +35,10 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/warctee/warctee/secret"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -62,8 +62,9 @@ type Authority struct {
 }
 
 // Open loads the authority in dir, or creates one. It refuses a directory or a
-// key that others than its owner can reach, a key and a certificate that do
-// not belong together, and a certificate that has expired.
+// key that others than its owner can reach or that belongs to another user (see
+// [secret]), a key and a certificate that do not belong together, and a
+// certificate that has expired.
 func Open(dir string) (*Authority, error) {
 	if err := openDir(dir); err != nil {
 		return nil, err
@@ -105,22 +106,17 @@ func openDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot create the directory of the certificate authority (--ca-dir): %w", err)
 	}
-	return checkPrivate(dir)
-}
-
-// checkPrivate refuses a file or directory that group or others can reach.
-func checkPrivate(path string) error {
-	st, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("cannot look at the certificate authority (--ca-dir): %w", err)
-	}
-	// Windows has no such modes.
-	if mode := st.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		want := mode &^ 0o077
-		return fmt.Errorf("others can reach %s (mode %04o), which would let them impersonate every site; run: chmod %o %s", path, mode, want, path)
+	if err := secret.CheckDir(dir, harm); err != nil {
+		return fmt.Errorf("cannot use the certificate authority (--ca-dir): %w", err)
 	}
 	return nil
 }
+
+// harm is what a key in the hands of others does.
+const harm = "would let them impersonate every site"
+
+// maxPEM bounds the files of an authority, in bytes.
+const maxPEM = 1 << 20
 
 // openKey loads the key, or creates it where there is neither key nor certificate.
 func openKey(dir string) (crypto.Signer, error) {
@@ -130,10 +126,11 @@ func openKey(dir string) (crypto.Signer, error) {
 			return nil, err
 		}
 	}
-	if err := checkPrivate(path); err != nil {
-		return nil, err
+	text, err := secret.Read(path, maxPEM, harm)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate authority (--ca-dir): %w", err)
 	}
-	der, err := readPEM(path, "PRIVATE KEY")
+	der, err := decodePEM(path, text, "PRIVATE KEY")
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +264,10 @@ func readPEM(path, kind string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the certificate authority (--ca-dir): %w", err)
 	}
+	return decodePEM(path, b, kind)
+}
+
+func decodePEM(path string, b []byte, kind string) ([]byte, error) {
 	block, rest := pem.Decode(b)
 	if block == nil || block.Type != kind || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, fmt.Errorf("%s is not one PEM block of type %s", path, kind)

@@ -38,7 +38,7 @@ func Renew(dir string) (backup string, err error) {
 	if _, err := Read(dir); errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("there is no certificate to be renewed: %w", err)
 	}
-	if err := checkPrivate(dir); err != nil {
+	if err := openDir(dir); err != nil {
 		return "", err
 	}
 	key, err := openKey(dir)

@@ -167,8 +167,12 @@ func TestParseResponse(t *testing.T) {
 		{"lower-case", "GET", "http/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, Framing{Length, 0}, true},
 		{"bare LF", "GET", "HTTP/1.1 200 OK\nContent-Length: 5\n\n", 200, Framing{Length, 5}, true},
 		{"no colon", "GET", "HTTP/1.1 200 OK\r\nnonsense\r\nContent-Length: 5\r\n\r\n", 200, Framing{Length, 5}, true},
-		{"space before colon", "GET", "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n", 200, Framing{Length, 5}, true},
-		{"folded", "GET", "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n", 200, Framing{Length, 5}, true},
+		{"space before colon", "GET", "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n", 200, Framing{Length, 5}, false},
+		{"tab before colon", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding\t: chunked\r\n\r\n", 200, Framing{Kind: Chunked}, false},
+		{"folded", "GET", "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n", 200, Framing{Length, 5}, false},
+		{"folded coding", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n chunked\r\n\r\n", 200, Framing{Kind: Chunked}, false},
+		{"folded, and no framing", "GET", "HTTP/1.1 200 OK\r\nX : y\r\n Content-Length: 6\r\nContent-Length: 5\r\n\r\n", 200, Framing{Length, 5}, true},
+		{"HEAD, folded", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n", 200, none, false},
 		{"status 999", "GET", "HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n", 999, Framing{Length, 0}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

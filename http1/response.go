@@ -28,6 +28,12 @@ type Response struct {
 // names, folded and colonless lines, a missing reason, equal lengths that are
 // repeated, Transfer-Encoding identity or together with Content-Length. The
 // error is an [*Error] with status 502.
+//
+// Where a field that frames the body is folded or has white space before its
+// colon, it is read as Chromium and RFC 9112 §5.1 and §5.2 do, which remove the one
+// and join the other. curl and wget overlook some of these fields and read on until
+// the connection is closed. So that nobody can take anything else for the next
+// message, such a response is not Persistent.
 func ParseResponse(raw []byte, method string) (*Response, error) {
 	r := &Response{Head: parseHead(raw)}
 	for _, check := range []func() *Error{r.parseLine, r.checkBytes, func() *Error { return r.parseFraming(method) }} {
@@ -95,12 +101,27 @@ func (r *Response) parseFraming(method string) *Error {
 
 func (r *Response) persistent() bool {
 	switch {
-	case r.HasToken("Connection", "close"):
+	case r.HasToken("Connection", "close"), r.hasOddFraming():
 		return false
 	case r.Minor == 0:
 		return r.HasToken("Connection", "keep-alive")
 	}
 	return true
+}
+
+// hasOddFraming reports whether a field that frames the body is written in a way
+// that not all programs understand alike.
+func (r *Response) hasOddFraming() bool {
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if !f.Is("Content-Length") && !f.Is("Transfer-Encoding") {
+			continue
+		}
+		if line, _ := cutLine(f.Raw); len(line) != len(f.Raw) || f.Raw[len(f.Name)] != ':' {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Response) transferCoding() (chunked bool, err *Error) {

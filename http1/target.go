@@ -4,8 +4,9 @@ import "strings"
 
 // EscapeTarget percent-encodes the octets of a request target in origin-form
 // that RFC 3986 §3.3 and §3.4 do not allow in a path and a query, and the
-// percent signs that start no encoded octet. Everything else stays, so that two
-// targets never become one.
+// percent signs that start no encoded octet. Everything else stays. So two targets
+// become one if they differ in nothing but that one has such an octet as it is, and
+// the other one encoded: /a\b and /a%5Cb, ?q=100% and ?q=100%25.
 func EscapeTarget(target string) string { return Escape(target, isURIByte) }
 
 // Escape percent-encodes the octets of s that keep does not want, and the

@@ -46,8 +46,9 @@ type conn struct {
 	net.Conn         // to the client; below it may be TLS
 	tunnel   *Tunnel // nil outside a tunnel
 	limits   http1.Limits
-	onHead   func() // called once: when the first head is there, or the connection is closed
-	onClose  func() // called when the connection below is closed
+	heads    *headShare // for unfinished heads; that of the connection below in a tunnel
+	onHead   func()     // called once: when the first head is there, or the connection is closed
+	onClose  func()     // called when the connection below is closed
 
 	// Owned by whoever reads, which is one goroutine at a time.
 	buf     []byte      // read, but not handed out yet; nil when empty
@@ -203,6 +204,10 @@ func (c *conn) readHead(p []byte) error {
 				c.beginRefusal(refusal)
 				return nil
 			}
+			if !c.heads.hold(cap(c.buf)) {
+				c.beginRefusal(refuseCrowded())
+				return nil
+			}
 			c.startHeadTimer()
 		}
 		c.scanned = len(c.buf)
@@ -262,6 +267,7 @@ func (c *conn) headBegun() {
 // endHead is called when net/http has all of a head.
 func (c *conn) endHead() {
 	c.normal, c.blank = nil, 0
+	c.heads.hold(0) // what is left in buf counts when it is looked at
 	c.mu.Lock()
 	c.current = c.next
 	c.serving, c.cut = true, false

@@ -67,7 +67,7 @@ func (c *crowd) refuse(conn net.Conn, status int, why string) {
 	}
 	conn.SetWriteDeadline(time.Now().Add(lingerTime))
 	_, err := fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"+
-		"%sConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), again, len(body), body)
+		"Proxy-Status: %s\r\n%sConnection: close\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), proxyStatus(status), again, len(body), body)
 	if w, ok := conn.(closeWriter); err != nil || !ok || w.CloseWrite() != nil || !c.part(+1) {
 		conn.Close()
 		return

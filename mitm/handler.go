@@ -83,10 +83,11 @@ func handler(next http.Handler, limits http1.Limits, onFailure func(Failure)) ht
 			refuse(w, r, &http1.Error{Status: http.StatusBadRequest, Reason: "HTTP/2 was agreed on in the TLS handshake, but this is HTTP/1"})
 			return
 		}
-		if e := tooLarge(r, limits); e != nil {
+		if e := checkHTTP2(r, limits); e != nil {
 			refuse(w, r, e)
 			return
 		}
+		withTrailer(r)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -127,11 +128,23 @@ func answer(w http.ResponseWriter, r *http.Request, e *http1.Error) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Proxy-Status", proxyStatus(e.Status))
 	if r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
 	}
 	w.WriteHeader(e.Status)
 	io.WriteString(w, refusalText(e.Status, e.Reason))
+}
+
+// proxyStatus is the Proxy-Status of an answer of this package.
+func proxyStatus(status int) string {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return http1.ProxyStatus("proxy_internal_response", "crowded")
+	case http.StatusForbidden:
+		return http1.ProxyStatus("http_request_denied", "policy")
+	}
+	return http1.ProxyStatus("http_request_error", ClassBadRequest)
 }
 
 func refusalText(status int, why string) string {

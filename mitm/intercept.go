@@ -115,7 +115,7 @@ func (in *Interceptor) logger() *slog.Logger { return orDefault(in.Logger) }
 func (in *Interceptor) ServeTunnel(conn net.Conn, authority string) {
 	in.start()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &tunnelConn{Conn: conn, tunnel: &Tunnel{Authority: authority}, ctx: ctx, opening: true}
+	c := &tunnelConn{Conn: conn, tunnel: &Tunnel{Authority: authority}, ctx: ctx, heads: shareOf(conn), opening: true}
 	c.onClose = func() {
 		cancel()
 		in.mu.Lock()
@@ -157,6 +157,7 @@ func (in *Interceptor) open(c *tunnelConn) {
 		return
 	}
 	kind, why := c.peek()
+	c.heads.hold(0) // at most a few KiB are left, which are read soon
 	c.SetDeadline(time.Time{})
 	switch kind {
 	case saysNothing:
@@ -165,7 +166,7 @@ func (in *Interceptor) open(c *tunnelConn) {
 		in.terminate(c)
 	case speaksHTTP:
 		in.stats.plain.Add(1)
-		in.serve(c, newConn(c, c.tunnel, in.limits.head()))
+		in.serve(c, in.newConn(c, c))
 	case isSilent:
 		in.opened(c)
 		in.blind(c, fmt.Sprintf("the client sent nothing for %s", patience), start)
@@ -188,10 +189,17 @@ func (in *Interceptor) terminate(c *tunnelConn) {
 	c.tunnel.TLS = true
 	c.tunnel.ServerName = state.ServerName
 	if state.NegotiatedProtocol == "h2" {
-		in.serve(c, &bareConn{Conn: tc, tunnel: c.tunnel})
+		in.serve(c, newBareConn(tc, c.tunnel, c.heads, in.limits.maxHeaderBytes()))
 		return
 	}
-	in.serve(c, newConn(tc, c.tunnel, in.limits.head()))
+	in.serve(c, in.newConn(c, tc))
+}
+
+// newConn is a framing connection in a tunnel, on top of c.
+func (in *Interceptor) newConn(c *tunnelConn, top net.Conn) *conn {
+	fc := newConn(top, c.tunnel, in.limits.head())
+	fc.heads = c.heads
+	return fc
 }
 
 // shake performs the TLS handshake in its turn, which it gives back also when
@@ -203,6 +211,7 @@ func (in *Interceptor) shake(c *tunnelConn, tc *tls.Conn) error {
 	c.shaking.Store(true)
 	defer func() {
 		c.shaking.Store(false)
+		c.heads.hold(0)
 		c.turn.give()
 		c.turn = nil
 	}()

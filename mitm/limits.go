@@ -2,7 +2,6 @@ package mitm
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -30,6 +29,11 @@ type Limits struct {
 	// of one address. A tunnel counts until it is closed. Further ones are
 	// answered with 503. Default 16384, and three quarters of MaxConns.
 	MaxConns, MaxConnsPerClient int
+	// MaxUnfinished bounds, in bytes, what all clients together have begun to
+	// send and not finished: heads of requests, the first bytes of tunnels, TLS
+	// handshakes. One address gets a quarter of it. What finds no room is
+	// answered with 503, or closed. Default 64 MiB.
+	MaxUnfinished int
 	// MaxHandshakes bounds the TLS handshakes that are computed at once. One
 	// that waits for its client does not count. Default 64.
 	MaxHandshakes int
@@ -41,6 +45,7 @@ func (l Limits) withDefaults() Limits {
 	l.StallTimeout = cmp.Or(l.StallTimeout, 10*time.Minute)
 	l.MaxConns = cmp.Or(l.MaxConns, 16<<10)
 	l.MaxConnsPerClient = cmp.Or(l.MaxConnsPerClient, max(1, l.MaxConns/4*3))
+	l.MaxUnfinished = cmp.Or(l.MaxUnfinished, 64<<20)
 	l.MaxHandshakes = cmp.Or(l.MaxHandshakes, 64)
 	return l
 }
@@ -50,8 +55,13 @@ func (l Limits) head() http1.Limits {
 	return http1.Limits{Target: l.MaxURL, Fields: l.MaxHead, FieldCount: l.MaxFields}.WithDefaults()
 }
 
+// maxHeaderBytes is more than the head that is let through, with all of it
+// percent-encoded.
+func (l Limits) maxHeaderBytes() int { return 3 * l.head().Head() }
+
 const (
-	maxStreams = 100 // of one connection with HTTP/2, at once
+	maxStreams = 100      // of one connection with HTTP/2, at once
+	maxFrame   = 16 << 10 // bytes of one frame, for which net/http keeps a buffer
 
 	// What a client with HTTP/2 may send of bodies before anybody reads them,
 	// on one connection.
@@ -76,12 +86,12 @@ func NewServer(next http.Handler, l Limits, onFailure func(Failure), log *slog.L
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            l.HeaderTimeout,
 		IdleTimeout:                  l.IdleTimeout,
-		// More than what is let through, with all of it percent-encoded.
-		MaxHeaderBytes: 3 * l.head().Head(),
-		ErrorLog:       slog.NewLogLogger(orDefault(log).Handler(), slog.LevelWarn),
-		Protocols:      new(http.Protocols),
+		MaxHeaderBytes:               l.maxHeaderBytes(),
+		ErrorLog:                     slog.NewLogLogger(orDefault(log).Handler(), slog.LevelWarn),
+		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,
+			MaxReadFrameSize:              maxFrame,
 			MaxReceiveBufferPerConnection: unreadBytes,
 			MaxReceiveBufferPerStream:     unreadBytes,
 			WriteByteTimeout:              l.StallTimeout,
@@ -92,25 +102,3 @@ func NewServer(next http.Handler, l Limits, onFailure func(Failure), log *slog.L
 }
 
 func orDefault(log *slog.Logger) *slog.Logger { return cmp.Or(log, slog.Default()) }
-
-// tooLarge looks at the head of a request over HTTP/2, as if it were of
-// HTTP/1.
-func tooLarge(r *http.Request, l http1.Limits) *http1.Error {
-	if n := len(r.RequestURI); n > l.Target {
-		return &http1.Error{Status: http.StatusRequestURITooLong, Reason: fmt.Sprintf("the request target has %d bytes, more than %d", n, l.Target)}
-	}
-	count, size := 1, len("Host: \r\n\r\n")+len(r.Host)
-	for name, values := range r.Header {
-		for _, v := range values {
-			count++
-			size += len(name) + len(": \r\n") + len(v)
-		}
-	}
-	switch {
-	case size > l.Fields:
-		return &http1.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: fmt.Sprintf("the header fields have %d bytes, more than %d", size, l.Fields)}
-	case count > l.FieldCount:
-		return &http1.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: fmt.Sprintf("there are %d header fields, more than %d", count, l.FieldCount)}
-	}
-	return nil
-}

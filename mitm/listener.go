@@ -21,6 +21,7 @@ type Listener struct {
 	limits  Limits
 	log     *slog.Logger
 	crowd   *crowd
+	heads   *headRoom
 	full    hint // for connections that are refused
 	starved hint // for want of file descriptors
 	silent  silentConns
@@ -40,6 +41,7 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger) *Listener {
 		limits:   limits,
 		log:      orDefault(log),
 		crowd:    newCrowd(limits),
+		heads:    newHeads(limits),
 		close:    sync.OnceFunc(func() { close(closed) }),
 		closed:   closed,
 	}
@@ -71,7 +73,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 			continue
 		}
 		fc := newConn(c, nil, l.limits.head())
-		fc.onClose = leave
+		fc.heads = l.heads.share(addressOf(c))
+		fc.onClose = func() { fc.heads.leave(); leave() }
 		l.silent.watch(fc, &fc.onHead)
 		return fc, nil
 	}

@@ -18,6 +18,7 @@ type tunnelConn struct {
 	tunnel  *Tunnel
 	ctx     context.Context // done when closed
 	onClose func()
+	heads   *headShare // for what is peeked at and for the TLS handshake
 
 	peeked  []byte      // of the client; Read returns them first
 	turn    *turn       // in a TLS handshake
@@ -27,7 +28,12 @@ type tunnelConn struct {
 
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	if len(c.peeked) == 0 {
-		return c.turn.read(c.Conn, p)
+		n, err := c.turn.read(c.Conn, p)
+		// crypto/tls keeps the message that it collects, and the record.
+		if c.shaking.Load() && !c.heads.add(2*n) {
+			return 0, errCrowded
+		}
+		return n, err
 	}
 	n := copy(p, c.peeked)
 	c.peeked = c.peeked[n:]
@@ -83,6 +89,9 @@ func (c *tunnelConn) peek() (p protocol, why string) {
 			return p, "neither TLS nor HTTP"
 		}
 		b := slices.Grow(c.peeked, max(1<<10, len(c.peeked)))
+		if !c.heads.hold(cap(b)) {
+			return saysNothing, ""
+		}
 		n, err := c.Conn.Read(b[len(b):cap(b)])
 		c.peeked = b[:len(b)+n]
 		switch {
@@ -133,25 +142,6 @@ func recognise(b []byte) protocol {
 }
 
 func isMethodByte(c byte) bool { return 'A' <= c && c <= 'Z' || c == '-' || c == '_' }
-
-// A bareConn is a decrypted connection with HTTP/2. It hides that it was TLS:
-// net/http starts HTTP/2 on nothing but a *tls.Conn or what seems to have no TLS.
-type bareConn struct {
-	net.Conn
-	tunnel *Tunnel
-	onRead func() // called at least once: when something was read, or at the end
-}
-
-func (c *bareConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.onRead()
-	return n, err
-}
-
-func (c *bareConn) Close() error {
-	c.onRead()
-	return c.Conn.Close()
-}
 
 // A tunnelListener accepts the connections that deliver gets.
 type tunnelListener struct {

@@ -8,17 +8,16 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/warctee/warctee/secret"
 )
 
 // maxUsersFile bounds the file of [ReadUsers], which somebody may have given
@@ -33,28 +32,12 @@ type Users struct {
 }
 
 // ReadUsers reads a file with a line NAME:PASSWORD for each user. Empty lines
-// and those that begin with # do not count. A file that others than its owner
-// can reach is refused. log gets warnings of attempts with a wrong password.
+// and those that begin with # do not count. A file that another user could have
+// read or written is refused (see [secret]). log gets warnings of attempts with a wrong password.
 func ReadUsers(path string, log *slog.Logger) (*Users, error) {
-	f, err := os.Open(path)
+	text, err := secret.Read(path, maxUsersFile, "would let them use the proxy, or lock others out")
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	// Windows has no such modes.
-	if mode := st.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("others can reach %s (mode %04o), which holds passwords; run: chmod %o %s", path, mode, mode&^0o077, path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxUsersFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxUsersFile {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxUsersFile)
 	}
 	u := &Users{failed: NewDenials(log, "somebody gave a wrong name or password (--auth)")}
 	n := 0

@@ -55,7 +55,7 @@ func TestReadUsers(t *testing.T) {
 		{"one", "ann:secret\n", 0o600, ""},
 		{"read-only", "ann:secret", 0o400, ""},
 		{"comments and empty lines", "# who may\n\n  \t\r\nann:secret\r\n#bob:x\ncleo:a:b", 0o600, ""},
-		{"readable by the group", "ann:secret\n", 0o640, "mode 0640), which holds passwords; run: chmod 600 "},
+		{"readable by the group", "ann:secret\n", 0o640, "mode 0640), which would let them use the proxy, or lock others out; run: chmod 600 "},
 		{"readable by all", "ann:secret\n", 0o604, "chmod 600 "},
 		{"writable by the group", "ann:secret\n", 0o620, "chmod 600 "},
 		{"nothing", "", 0o600, "has no line NAME:PASSWORD"},

@@ -1,6 +1,9 @@
 package proxy
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // A kind is what the defaults make of an address.
 type kind int
@@ -60,7 +63,7 @@ func (d *Destinations) kindOf(addr netip.Addr) meaning {
 			}
 		}
 	}
-	if is.kind == public && !d.isLocal() && isOwn(addr) {
+	if is.kind == public && !d.isLocal() && slices.ContainsFunc(forms(addr), isOwn) {
 		return meaning{kind: private, name: "an address of the proxy's own machine"}
 	}
 	return is

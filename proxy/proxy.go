@@ -42,6 +42,7 @@ type Options struct {
 	// Transport performs the exchanges. Its errors become responses; one
 	// that has a method HTTPStatus() int chooses the status, others give 502;
 	// one with a method RetryAfter() time.Duration says when to try again.
+	// ProxyError() and FailureClass() string give what Proxy-Status says of it.
 	Transport http.RoundTripper
 	// Intercept takes over the connection of a CONNECT to authority
 	// (host:port) and answers it. It returns at once.
@@ -339,7 +340,8 @@ func (c *clientCopy) WriteTo(w io.Writer) (int64, error) {
 
 // endToEnd drops the fields that concern the hop between origin and proxy
 // (RFC 9110 §7.6.1), which over HTTP/2 break the stream, and Alt-Svc, which
-// would lead a browser past the proxy.
+// would lead a browser past the proxy. Proxy-Status stays: it is for the client
+// (RFC 9209 §2).
 func endToEnd(h http.Header) http.Header {
 	h = h.Clone()
 	for _, v := range h["Connection"] {
@@ -349,7 +351,7 @@ func endToEnd(h http.Header) http.Header {
 	}
 	for name := range h {
 		switch {
-		case strings.HasPrefix(name, "Proxy-"):
+		case strings.HasPrefix(name, "Proxy-") && name != "Proxy-Status":
 			delete(h, name)
 		case name == "Connection", name == "Keep-Alive", name == "Transfer-Encoding", name == "Upgrade", name == "Alt-Svc":
 			delete(h, name)
@@ -362,6 +364,7 @@ func endToEnd(h http.Header) http.Header {
 type refusal struct {
 	status int
 	class  string
+	kind   string // an error type of RFC 9209 §2.3; "": it is that of the status
 	reason string
 	retry  time.Duration // when the client may try again; 0: it is not told
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/warctee/warctee/http1"
 )
 
 // asRefusal words an error of the transport for the client.
@@ -23,7 +25,28 @@ func asRefusal(err error) *refusal {
 	if errors.As(err, &again) {
 		e.retry = again.RetryAfter()
 	}
+	var told interface {
+		ProxyError() string
+		FailureClass() string
+	}
+	e.kind, e.class = "proxy_internal_error", "other"
+	if errors.As(err, &told) {
+		e.kind, e.class = told.ProxyError(), told.FailureClass()
+	}
 	return e
+}
+
+// proxyError is an error type of RFC 9209 §2.3.
+func (e *refusal) proxyError() string {
+	switch {
+	case e.kind != "":
+		return e.kind
+	case e.status == http.StatusLoopDetected:
+		return "proxy_loop_detected"
+	case e.status == http.StatusForbidden, e.status == http.StatusUnauthorized, e.status == http.StatusProxyAuthRequired:
+		return "http_request_denied"
+	}
+	return "http_request_error"
 }
 
 // challenge asks for a name and a password (RFC 7617 §2).
@@ -35,6 +58,7 @@ func (e *refusal) header() http.Header {
 		"Content-Length":         {strconv.Itoa(len(e.body()))},
 		"X-Content-Type-Options": {"nosniff"},
 		"Cache-Control":          {"no-store"},
+		"Proxy-Status":           {http1.ProxyStatus(e.proxyError(), e.class)},
 	}
 	if e.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.retry.Seconds()))))

@@ -20,11 +20,19 @@ func (d *Destinations) isSelf(to netip.AddrPort) bool {
 	return false
 }
 
-// isOwn reports whether an address is one of this machine.
+// isOwn reports whether an address is one of this machine: what is sent there
+// does not leave it.
 func isOwn(addr netip.Addr) bool {
 	if addr.IsLoopback() {
 		return true
 	}
+	if own, known := routesToItself(addr); known {
+		return own
+	}
+	return isOnInterface(addr) || comesBack(addr)
+}
+
+func isOnInterface(addr netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return false
@@ -35,4 +43,17 @@ func isOwn(addr netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// comesBack looks at the address from which the system would send to addr: that
+// itself, or a loopback address. Nothing is sent.
+func comesBack(addr netip.Addr) bool {
+	const discard = 9 // any port will do
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, discard)))
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	from, ok := addrOf(c.LocalAddr().String())
+	return ok && (from == addr || from.IsLoopback())
 }

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -67,6 +68,51 @@ func (e *Error) HTTPStatus() int { return e.Status }
 
 // RetryAfter is when the client may try again; 0: not known.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }
+
+// FailureClass is the kind of error in docs/failures.md.
+func (e *Error) FailureClass() string { return e.Class }
+
+// proxyErrors are the error types of RFC 9209 §2.3 for the classes that have one
+// whatever the phase. Of the others the proxy says that it has not tried.
+var proxyErrors = map[string]string{
+	"no-such-host":          "dns_error",
+	"dns":                   "dns_error",
+	"refused":               "connection_refused",
+	"unreachable":           "destination_ip_unroutable",
+	"reset":                 "connection_terminated",
+	"empty-reply":           "connection_terminated",
+	"untrusted-certificate": "tls_certificate_error",
+	"not-tls":               "tls_protocol_error",
+	"tls-handshake":         "tls_protocol_error",
+	"client-certificate":    "tls_alert_received",
+	"bad-reply":             "http_protocol_error",
+	"bad-request":           "http_request_error",
+	"upload-broke-off":      "http_request_error",
+	"client-gone":           "http_request_error",
+	"no-descriptors":        "proxy_internal_error",
+	"internal":              "proxy_internal_error",
+	"lost":                  "proxy_internal_error",
+	"other":                 "proxy_internal_error",
+}
+
+// ProxyError is the error type of RFC 9209 §2.3 that says most of the error.
+func (e *Error) ProxyError() string {
+	switch {
+	case e.Class == classPolicy && e.Status == http.StatusLoopDetected:
+		return "proxy_loop_detected"
+	case e.Class == classPolicy:
+		return "destination_ip_prohibited"
+	case e.Class == "timeout" && e.Phase == PhaseClient:
+		return "http_request_error"
+	case e.Class == "timeout" && e.Phase == PhaseResolve:
+		return "dns_timeout"
+	case e.Class == "timeout" && e.Phase == PhaseReply:
+		return "connection_read_timeout"
+	case e.Class == "timeout":
+		return "connection_timeout"
+	}
+	return cmp.Or(proxyErrors[e.Class], "proxy_internal_response")
+}
 
 // upstreamError words a failure to get a reply from an origin.
 func upstreamError(phase Phase, addr string, err error) *Error {

@@ -35,8 +35,8 @@ type originRequest struct {
 }
 
 // newOriginRequest makes the head for the origin. Of the client's own head
-// only what concerns the hop to the proxy is edited (RFC 9110 §7.6.1,
-// RFC 9112 §3.2).
+// only what concerns the hop to the proxy (RFC 9110 §7.6.1, RFC 9112 §3.2) or the
+// proxy itself ([http1.IsControl]) is edited.
 func newOriginRequest(req *http.Request) (*originRequest, error) {
 	o := &originRequest{scheme: req.URL.Scheme, authority: asciiAuthority(req.URL.Host), method: req.Method}
 	if o.method == "" {
@@ -86,6 +86,8 @@ func (o *originRequest) fromClientHead(raw *http1.Request) {
 			if line := o.connectionLine(f); line != nil {
 				head.Write(line)
 			}
+		case f.Is("Trailer"):
+			head.Write(trailerLine(f))
 		case o.isHopByHop(name, named):
 		default:
 			head.Write(f.Raw)
@@ -123,6 +125,20 @@ func (o *originRequest) connectionLine(f *http1.Field) []byte {
 	return fmt.Appendf(nil, "%s: %s\r\n", f.Name, strings.Join(kept, ", "))
 }
 
+// trailerLine is a Trailer field without the names of fields that end at the
+// proxy; nil when it names no other.
+func trailerLine(f *http1.Field) []byte {
+	names := strings.Split(string(f.Value), ",")
+	kept := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return http1.IsControl(strings.Trim(name, " \t")) })
+	switch len(kept) {
+	case len(names):
+		return f.Raw
+	case 0:
+		return nil
+	}
+	return fmt.Appendf(nil, "%s: %s\r\n", f.Name, strings.Trim(strings.Join(kept, ","), " \t"))
+}
+
 // isHopByHop reports whether a field ends at the proxy. The framing is the
 // same on both hops and stays, whatever Connection says.
 func (o *originRequest) isHopByHop(name string, named []string) bool {
@@ -132,7 +148,7 @@ func (o *originRequest) isHopByHop(name string, named []string) bool {
 		return false
 	case name == "upgrade":
 		return !o.webSocket
-	case name == "keep-alive" || strings.HasPrefix(name, "proxy-"):
+	case name == "keep-alive" || strings.HasPrefix(name, "proxy-") || http1.IsControl(name):
 		return true
 	}
 	return slices.ContainsFunc(named, func(t string) bool { return strings.EqualFold(t, name) })
@@ -191,8 +207,8 @@ func (o *originRequest) frameFields(req *http.Request) {
 	o.expects = o.framing.Kind != http1.NoBody && httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue")
 }
 
-// sortedNames leaves out what concerns one hop only and what is written from
-// elsewhere.
+// sortedNames leaves out what concerns one hop only, or the proxy itself, and what
+// is written from elsewhere.
 func sortedNames(h http.Header) []string {
 	var named []string
 	for _, v := range h["Connection"] {
@@ -204,7 +220,7 @@ func sortedNames(h http.Header) []string {
 	for name := range h {
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case slices.Contains([]string{"Host", "Connection", "Keep-Alive", "Upgrade", "Te", "Transfer-Encoding", "Content-Length"}, canonical):
-		case strings.HasPrefix(canonical, "Proxy-"), slices.Contains(named, canonical):
+		case strings.HasPrefix(canonical, "Proxy-"), http1.IsControl(canonical), slices.Contains(named, canonical):
 		default:
 			names = append(names, name)
 		}

@@ -11,7 +11,11 @@ import (
 
 // targetURI makes the WARC-Target-URI: an RFC 3986 URI of what the client
 // asked for. Octets that such a URI cannot hold are percent-encoded; nothing
-// else is changed, so that two targets never become one.
+// else is changed.
+//
+// No valid URI tells the target /a\b from /a%5Cb, so both have the same. The
+// request record has the target as sent. The keys of CDX indexes make no difference
+// between the two either, whatever the URI is: they decode and encode anew.
 func targetURI(scheme, authority, target string) string {
 	target, _, _ = strings.Cut(target, "#")
 	if target == "*" {

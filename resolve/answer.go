@@ -3,7 +3,6 @@ package resolve
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 type Answer struct {
 	Host    string         // the name that was found, in lower case without final dot; or the address
 	Addrs   []netip.Addr   // in the order received, those of A before those of AAAA; not to be changed
-	Records []string       // the resource records received, "name. TTL IN TYPE rdata"
+	Records []string       // the resource records received, "name. TTL IN TYPE rdata"; none in an answer from memory
 	Server  netip.AddrPort // that gave them
 	When    time.Time      // when the look-up began
 	TTL     time.Duration  // the least one of the records
@@ -49,10 +48,22 @@ type reply struct {
 	server netip.AddrPort
 }
 
+// maxText bounds the resource records of one answer as text, in bytes. A message
+// of 64 KiB, which is the largest, can stand for 100 times as much text.
+const maxText = 256 << 10
+
+// errLarge is why an answer with more than maxText is not used.
+var errLarge = fmt.Errorf("the answer has more than %d KiB", maxText>>10)
+
 // add takes over what the reply says of name: its addresses, at the end of its
-// chain of CNAMEs, and the resource records.
-func (a *Answer) add(name string, r *reply) {
+// chain of CNAMEs, and the resource records. The error is errLarge.
+func (a *Answer) add(name string, r *reply) error {
 	owners := chain(name, r.Answer)
+	known, size := make(map[string]bool, len(a.Records)), 0
+	for _, line := range a.Records {
+		known[line] = true
+		size += len(line)
+	}
 	for _, rr := range r.Answer {
 		h := rr.Header()
 		if h.Class != dns.ClassINET {
@@ -75,13 +86,18 @@ func (a *Answer) add(name string, r *reply) {
 			a.TTL = ttl
 		}
 		// The CNAMEs come with A and with AAAA.
-		if line := text(rr); !slices.Contains(a.Records, line) {
+		if line := text(rr); !known[line] {
+			if size += len(line); size > maxText {
+				return errLarge
+			}
+			known[line] = true
 			a.Records = append(a.Records, line)
 		}
 	}
 	if !a.Server.IsValid() {
 		a.Server = r.server
 	}
+	return nil
 }
 
 // chain returns the names whose addresses are those of name: itself and what

@@ -3,6 +3,8 @@ package resolve
 import (
 	"errors"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -11,12 +13,11 @@ const (
 	// not exist may be set up by the person who has just tried it.
 	maxTTL         = 24 * time.Hour
 	maxNegativeTTL = 5 * time.Minute
-
-	// Larger answers are not remembered, so that CacheSize bounds memory.
-	maxCachedRecords = 64
 )
 
-// A cached is what is remembered of a name.
+// A cached is what is remembered of a name. It has no resource records, and no
+// more addresses than are ever tried, so that CacheSize bounds memory: a server
+// chooses how large its answers are.
 type cached struct {
 	answer  Answer
 	err     error // not found
@@ -40,7 +41,22 @@ func (r *Resolver) remember(name string, answer Answer, err error, now time.Time
 	default:
 		return
 	}
-	if ttl > 0 && len(answer.Records) <= maxCachedRecords {
+	if ttl > 0 {
+		answer.Records, answer.Addrs = nil, tried(answer.Addrs)
 		r.cache.Add(name, cached{answer, err, now.Add(ttl)})
 	}
+}
+
+// tried returns the addresses that can be tried, in a slice of their own: the
+// first maxTried of each family.
+func tried(addrs []netip.Addr) []netip.Addr {
+	var few []netip.Addr
+	count := map[bool]int{}
+	for _, addr := range addrs {
+		if v4 := addr.Is4(); count[v4] < maxTried {
+			count[v4]++
+			few = append(few, addr)
+		}
+	}
+	return slices.Clip(slices.Clone(few))
 }

@@ -83,7 +83,9 @@ func (r *Resolver) both(ctx context.Context, c *config, fqdn string) (Answer, *n
 	missing, ttl := false, time.Duration(math.MaxInt64)
 	for _, g := range got {
 		if g.reply != nil {
-			a.add(fqdn, g.reply)
+			if err := a.add(fqdn, g.reply); err != nil {
+				return Answer{}, &net.DNSError{Err: err.Error(), Name: a.Host, UnwrapErr: err, Server: g.reply.server.String()}
+			}
 			missing = missing || g.reply.Rcode == dns.RcodeNameError
 			ttl = min(ttl, negativeTTL(g.reply))
 		}
@@ -104,12 +106,11 @@ func (r *Resolver) both(ctx context.Context, c *config, fqdn string) (Answer, *n
 }
 
 // settles reports whether the reply makes one with addresses of the other kind
-// dispensable. Some servers say for AAAA that a name does not exist that has an
+// dispensable: it has addresses, or cannot be used. Some servers say for AAAA that a name does not exist that has an
 // A (RFC 4074 §4.2): that is why the other one is waited for at all.
 func (r *reply) settles(name string) bool {
 	var a Answer
-	a.add(name, r)
-	return len(a.Addrs) > 0 || r.Rcode == dns.RcodeNameError
+	return a.add(name, r) != nil || len(a.Addrs) > 0 || r.Rcode == dns.RcodeNameError
 }
 
 // A serverError is why a server gave no answer.

@@ -240,10 +240,6 @@ func TestCacheBounds(t *testing.T) {
 	if _, ok := r.remembered("a", now); ok || r.cache.Len() != 2 {
 		t.Errorf("the cache holds %v", r.cache.Keys())
 	}
-	r.remember("large", Answer{TTL: time.Second, Records: make([]string, maxCachedRecords+1)}, nil, now)
-	if _, ok := r.remembered("large", now); ok {
-		t.Error("a large answer is remembered")
-	}
 	r.remember("long", Answer{TTL: 1000 * time.Hour}, nil, now)
 	if _, ok := r.remembered("long", now.Add(maxTTL)); ok {
 		t.Error("an answer is remembered for longer than maxTTL")

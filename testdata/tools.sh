@@ -15,6 +15,7 @@ fi
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 command -v chromium >/dev/null || missing+=(chromium)
+command -v ip >/dev/null || missing+=(iproute2)
 for client in curl wget git python3 zstd openssl; do
 	command -v "$client" >/dev/null || missing+=("$client")
 done

@@ -12,10 +12,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"os"
-	"runtime"
+
+	"github.com/warctee/warctee/secret"
 )
 
 // A digestFile is the content of datapackage-digest.json.
@@ -125,23 +125,10 @@ func NewKey(path string) (*ecdsa.PrivateKey, error) {
 // maxKeyFile bounds the file of a key, in octets.
 const maxKeyFile = 1 << 20
 
-// ReadKey reads a key that NewKey or openssl has made. A file that others can
-// read is refused.
+// ReadKey reads a key that NewKey or openssl has made. A file that another user
+// could have read or written is refused (see [secret]).
 func ReadKey(path string) (*ecdsa.PrivateKey, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	// Windows has no such modes.
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("others can reach %s (mode %04o), which would let them sign in your name; run: chmod %o %s", path, mode, mode&^0o077, path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+	text, err := secret.Read(path, maxKeyFile, "would let them sign in your name")
 	if err != nil {
 		return nil, err
 	}

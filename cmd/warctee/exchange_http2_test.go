@@ -311,6 +311,17 @@ func TestHTTP2Injection(t *testing.T) {
 		"a name with a colon":        {"x:a": "b"},
 		"an upper-case name":         {"X-A": "b"},
 		"connection":                 {"connection": "close"},
+		"transfer_encoding":          {"transfer_encoding": "chunked"},
+		"content_length":             {"content_length": "5"},
+		"a lower-case method":        {":method": "get"},
+		"a long method":              {":method": strings.Repeat("M", 5000)},
+		"a blank before a value":     {"x-a": " b"},
+		"a blank after a value":      {"x-a": "b\t"},
+		"GET *":                      {":path": "*"},
+		"another host":               {"host": "elsewhere.example"},
+		"a length without a body":    {"content-length": "5"},
+		"a length that is none":      {"content-length": "+5"},
+		":path with DEL":             {":path": "/a\x7f"},
 		"transfer-encoding":          {"transfer-encoding": "chunked"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -333,10 +344,9 @@ func TestHTTP2Injection(t *testing.T) {
 func TestHTTP2Leftovers(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]map[string]string{
-		"another scheme":       {":scheme": "http"},
-		"another host":         {"host": "elsewhere.example"},
-		"a length without any": {"content-length": "5"},
-		"trailers":             {"te": "trailers"},
+		"another scheme": {":scheme": "http"},
+		"the same host":  {"host": "AUTHORITY"},
+		"trailers":       {"te": "trailers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -377,7 +387,7 @@ func (x *scene) beginHTTP2(change map[string]string) *http2.Framer {
 	}
 	for name, v := range change {
 		if !strings.HasPrefix(name, ":") {
-			enc.WriteField(hpack.HeaderField{Name: name, Value: v})
+			enc.WriteField(hpack.HeaderField{Name: name, Value: strings.ReplaceAll(v, "AUTHORITY", x.origin.authority)})
 		}
 	}
 	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})

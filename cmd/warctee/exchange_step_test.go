@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -87,7 +88,13 @@ func (x *scene) refused(r reply, status int, sentence string) {
 	if got := field(r.head, "Content-Type"); got != "text/plain; charset=utf-8" {
 		x.Errorf("the answer has Content-Type %q", got)
 	}
+	if got := field(r.head, "Proxy-Status"); !ownStatus.MatchString(got) {
+		x.Errorf("the answer has Proxy-Status %q", got)
+	}
 }
+
+// ownStatus is the Proxy-Status of a refusal.
+var ownStatus = regexp.MustCompile(`^warctee; error=[a-z_]+; details="[a-z-]+"$`)
 
 func (x *scene) same(what, got, want string) {
 	x.Helper()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,6 +43,32 @@ func TestTargets(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Targets that no valid URI tells apart have the same WARC-Target-URI; their request
+// records have them as sent, and each revisit names the capture that it repeats.
+func TestTargetsWithTheSameURI(t *testing.T) {
+	overBoth(t, func(x *scene) {
+		client := x.client()
+		for i, pair := range [][3]string{{"/a\\b", "/a%5Cb", "/a%5Cb"}, {"/?q=100%", "/?q=100%25", "/?q=100%25"}, {"/{x}", "/%7Bx%7D", "/%7Bx%7D"}} {
+			for round := range 2 {
+				for j, target := range pair[:2] {
+					o, request := x.get(client, target)
+					body := fmt.Sprintf("pair %d, target %d", i, j)
+					response := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+					o.send(response)
+					x.got(client.reply("GET"), 200, body)
+					x.settled()
+					w := wanted{uri: x.uri(pair[2]), request: request, response: response}
+					if round == 1 {
+						first := x.wants[len(x.wants)-2]
+						w.revisitOf = &first
+					}
+					x.want(w)
+				}
+			}
+		}
+	})
 }
 
 // In the absolute-form a client can write more than a path.

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -173,16 +172,7 @@ func (x *crowd) startProgram() {
 // memory reads a line of /proc/PID/status, in bytes.
 func (x *crowd) memory(name string) int64 {
 	x.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", x.p.status().PID))
-	if err != nil {
-		x.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "\n"+name+":")
-	kB, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		x.Fatal(err)
-	}
-	return kB << 10
+	return memoryOf(x, x.p.status().PID, name)
 }
 
 func (x *crowd) keep(c net.Conn) {

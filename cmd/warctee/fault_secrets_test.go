@@ -220,33 +220,6 @@ func TestErrorPages(t *testing.T) {
 	})
 }
 
-// There are no headers by which a client controls the recording: what looks like
-// one of another program goes to the origin as it is, and does nothing.
-func TestControlHeaders(t *testing.T) {
-	overBoth(t, func(x *scene) {
-		fields := "Warcprox-Meta: {\"warc-prefix\":\"../../evil\",\"blocks\":[{\"domain\":\"127.0.0.1\"}],\"limits\":{\"a/total/urls\":0}}\r\nWarctee-Prefix: ../evil\r\n"
-		c := x.client()
-		sent, forwarded := x.ask("GET", "/", fields)
-		c.send(sent)
-		o := x.origin.next()
-		request := o.request()
-		x.same("the request", request, forwarded)
-		response := "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmeta"
-		o.send(response)
-		r := c.reply("GET")
-		x.got(r, 200, "meta")
-		if strings.Contains(strings.ToLower(r.head), "warcprox") {
-			x.Errorf("the client got %q", r.head)
-		}
-		x.want(wanted{uri: x.uri("/"), request: request, response: response})
-		x.finish()
-		names, _ := filepath.Glob(filepath.Join(x.flags.dir, "[^.]*"))
-		if len(names) != 1 || !strings.HasPrefix(filepath.Base(names[0]), "warctee-") {
-			x.Errorf("there are the files %q", names)
-		}
-	})
-}
-
 // Nothing is fetched to verify a certificate.
 func TestNoFetchesForCertificates(t *testing.T) {
 	var fetched atomic.Int64

@@ -38,6 +38,7 @@ var endings = []ending{
 	{name: "a length and chunked", reply: ok + "Content-Length: 30\r\n" + chunks + "3\r\nabc\r\n0\r\n\r\n", entity: "abc"},
 	{name: "two lengths and chunked", reply: ok + "Content-Length: 30\r\nContent-Length: 31\r\n" + chunks + "3\r\nabc\r\n0\r\n\r\n", entity: "abc"},
 	{name: "spelling of chunked", reply: ok + "transfer-ENCODING:\tcHUNKED \r\n\r\n3\r\nabc\r\n0\r\n\r\n", entity: "abc"},
+	{name: "space before the colon of chunked", reply: ok + "Transfer-Encoding : chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", entity: "abc"},
 	{name: "folded chunked", reply: ok + "Transfer-Encoding:\r\n chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", entity: "abc"},
 	{name: "identity and chunked", reply: ok + "Transfer-Encoding: identity, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", entity: "abc"},
 	{name: "identity and a length", reply: ok + "Transfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc", entity: "abc"},

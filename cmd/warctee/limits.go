@@ -26,6 +26,7 @@ type limitFlags struct {
 	maxConnsPerOrigin   int
 	maxHandshakes       int
 	maxLong             int
+	maxUnfinished       sizeFlag
 	spoolMemory         sizeFlag
 	spoolDisk           sizeFlag
 	leafCache, dnsCache int
@@ -33,7 +34,7 @@ type limitFlags struct {
 
 func (f *limitFlags) register(flags *pflag.FlagSet) {
 	f.maxHead, f.maxURL, f.maxReplyHead = 64<<10, 64<<10, 1<<20
-	f.spoolMemory, f.spoolDisk = 256<<20, 64<<30
+	f.maxUnfinished, f.spoolMemory, f.spoolDisk = 64<<20, 256<<20, 64<<30
 	flags.Var(&f.maxHead, "max-head", "size of the header fields of a request; larger: 431")
 	flags.Var(&f.maxURL, "max-url", "size of a request's URL, at most 128KiB; longer: 414")
 	flags.IntVar(&f.maxFields, "max-fields", 256, "number of header fields of a request; more: 431")
@@ -46,6 +47,7 @@ func (f *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxConnsPerClient, "max-connections-per-client", 0, "the same for one address of a client (default: 3/4 of that)")
 	flags.IntVar(&f.maxConnsPerOrigin, "max-connections-per-origin", 512, "connections to one origin at once; further exchanges wait")
 	flags.IntVar(&f.maxHandshakes, "max-handshakes", 64, "TLS handshakes with clients at once; further ones wait")
+	flags.Var(&f.maxUnfinished, "max-unfinished", "memory for heads of requests and TLS handshakes that are not complete, all together; one address of a client gets a quarter of it; more: 503")
 	flags.IntVar(&f.maxLong, "max-long", 4096, "exchanges at once that last longer than 10s, and WebSockets")
 	flags.Var(&f.spoolMemory, "spool-memory", "memory for what is not in the archive yet, all together; what finds no room there goes to temporary files")
 	flags.Var(&f.spoolDisk, "spool-disk", "disk space for the same, in DIR; bodies that find no room there either are recorded in part")
@@ -70,6 +72,7 @@ func (f *limitFlags) check() error {
 		{"max-head", &f.maxHead, isHeadSize(f.maxHead), headSize},
 		{"max-url", &f.maxURL, 1<<10 <= f.maxURL && f.maxURL <= maxURL, urlSize},
 		{"max-reply-head", &f.maxReplyHead, isHeadSize(f.maxReplyHead), headSize},
+		{"max-unfinished", &f.maxUnfinished, f.maxUnfinished >= 1<<20, atLeast1MiB},
 		{"spool-memory", &f.spoolMemory, f.spoolMemory >= 1<<20, atLeast1MiB},
 		{"spool-disk", &f.spoolDisk, f.spoolDisk >= 1<<20, atLeast1MiB},
 		{"header-timeout", f.headerTimeout, f.headerTimeout > 0, positive},
@@ -142,5 +145,6 @@ func (f *limitFlags) clients() mitm.Limits {
 		MaxConns:          cmp.Or(f.maxConns, max(1, min(16_384, (files-reservedFiles(files))/2))),
 		MaxConnsPerClient: f.maxConnsPerClient,
 		MaxHandshakes:     f.maxHandshakes,
+		MaxUnfinished:     int(f.maxUnfinished),
 	}
 }

@@ -98,12 +98,17 @@ type Options struct {
 	MaxBody int64
 	// MaxInFlight bounds the exchanges under way; default 256. Those that
 	// last longer than 10 s count towards MaxLong instead; default 4096. One
-	// origin gets at most three quarters of MaxInFlight.
+	// origin gets at most three quarters of either, and one [Client] seven
+	// eighths.
 	MaxInFlight int
 	MaxLong     int
 	// MaxConnsPerOrigin bounds the connections to an origin; exchanges
 	// beyond it wait, for at most 30 s. Default 512.
 	MaxConnsPerOrigin int
+	// MaxConnsPerTunnel bounds the exchanges under way for one
+	// [Client.Tunnel], without long ones and event streams; further ones
+	// wait until it is their turn. Default 6, as browsers with HTTP/1.1.
+	MaxConnsPerTunnel int
 	// MaxReplyHead and MaxReplyFields bound the head of a reply, in bytes
 	// and fields; what is larger fails the exchange. Default 1 MiB and 4096.
 	MaxReplyHead, MaxReplyFields int
@@ -177,6 +182,7 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.MaxInFlight, 256)
 	setDefault(&o.MaxLong, 4096)
 	setDefault(&o.MaxConnsPerOrigin, 512)
+	setDefault(&o.MaxConnsPerTunnel, 6)
 	setDefault(&o.MaxReplyHead, http1.MaxResponseHead)
 	setDefault(&o.MaxReplyFields, 4096)
 	setDefault(&o.Timeout, time.Minute)
@@ -201,7 +207,7 @@ func (o *Options) setDefaults() error {
 	if !ValidPrefix(o.Prefix) {
 		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
 	}
-	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, o.SpoolMemory, o.SpoolDisk, int64(o.MaxInFlight), int64(o.MaxLong), int64(o.MaxConnsPerOrigin), int64(o.MaxReplyHead), int64(o.MaxReplyFields)) < 0 {
+	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, o.SpoolMemory, o.SpoolDisk, int64(o.MaxInFlight), int64(o.MaxLong), int64(o.MaxConnsPerOrigin), int64(o.MaxConnsPerTunnel), int64(o.MaxReplyHead), int64(o.MaxReplyFields)) < 0 {
 		return errors.New("recorder: a size or number is negative")
 	}
 	if !(o.MinFreePercent >= 0 && o.MinFreePercent <= 100) {
@@ -244,6 +250,7 @@ type Recorder struct {
 	index      dedup.Index // nil: none
 	writer     *writer
 	space      *space
+	readers    *readers
 	watch      *spaceWatch
 	preamble   atomic.Int64   // length of what starts a file, at most
 	beside     *target        // of the file that is begun, where that is not to be the current one; the writer's
@@ -268,6 +275,7 @@ type Recorder struct {
 	still     standstill
 	damage    error     // files that could not be kept
 	refused   time.Time // when the last refusal that took no time was told
+	told      time.Time // when tellNowAndThen told something
 
 	counts counts
 }
@@ -303,6 +311,8 @@ func Open(o Options) (*Recorder, error) {
 		still:     standstill{begun: make(chan struct{})},
 		training:  newTraining(&o),
 	}
+	r.readers = &readers{r: r, all: make(map[*exchange]reader)}
+	space.reclaim = r.readers.reclaim
 	r.cutting, r.cutNow = context.WithCancel(context.Background())
 	r.maxWaiting = int64(max(minWaiting, o.MaxInFlight))
 	r.packing = make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))
@@ -452,7 +462,10 @@ func (r *Recorder) failed(f Failure) {
 	if f.Class == classPaused || f.Class == classStopped || errors.Is(f.Err, errSpoolDisk) {
 		r.counts.unstorable.Add(1)
 	}
-	if (f.Class == classPaused || f.Class == classStopped || f.Class == classCrowded) && !r.tellsRefusal() {
+	if f.Class == classCrowded || f.Class == classBusy {
+		r.counts.crowded.Add(1)
+	}
+	if f.Phase == PhaseAdmission && (f.Class == classPaused || f.Class == classStopped || f.Class == classCrowded) && !r.tellsRefusal() {
 		return
 	}
 	level := slog.LevelWarn
@@ -478,6 +491,20 @@ func (r *Recorder) tellsRefusal() bool {
 	}
 	r.refused = time.Now()
 	return true
+}
+
+// tellNowAndThen logs a warning of what was done to make room, at most once in a
+// second.
+func (r *Recorder) tellNowAndThen(what string, args ...any) {
+	r.mu.Lock()
+	tell := time.Since(r.told) >= time.Second
+	if tell {
+		r.told = time.Now()
+	}
+	r.mu.Unlock()
+	if tell {
+		r.log.Warn(what, args...)
+	}
 }
 
 // lost counts and logs a response that a client was given, or another record,

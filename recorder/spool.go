@@ -120,8 +120,18 @@ func (s *spool) setDone(done bool) {
 	}
 }
 
-// Write keeps p, or nothing.
+// Write keeps p, or nothing. What finds no room takes that of clients which are
+// slow to read what is in the archive already.
 func (s *spool) Write(p []byte) (int, error) {
+	for {
+		n, err := s.tryWrite(p)
+		if err == nil || s.space.reclaim == nil || !s.space.reclaim(err) { // not with the lock: it takes those of others
+			return n, err
+		}
+	}
+}
+
+func (s *spool) tryWrite(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file == nil {
@@ -294,6 +304,13 @@ func (s *spool) end(err error) {
 	}
 }
 
+// takes returns how many bytes of the disk it has, and whether it has a file.
+func (s *spool) takes() (onDisk int64, file bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.onDisk, s.file != nil
+}
+
 // len returns how many octets are kept.
 func (s *spool) len() int64 {
 	s.mu.Lock()
@@ -346,9 +363,10 @@ func (m *memReader) Read(p []byte) (int, error) {
 
 // A follower reads along.
 type follower struct {
-	s   *spool
-	off int64
-	buf []byte // for what is not in memory to stay
+	s     *spool
+	off   int64
+	taken atomic.Int64 // of off: what is not looked at any more
+	buf   []byte       // for what is not in memory to stay
 }
 
 // follow starts the one follower.
@@ -369,6 +387,7 @@ func (f *follower) next(wait func()) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.lookAwayLocked()
+	f.taken.Store(f.off)
 	for first := true; ; first = false {
 		switch {
 		case !s.followed:

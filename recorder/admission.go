@@ -20,6 +20,7 @@ const (
 
 const (
 	admissionWait = 30 * time.Second
+	roomWait      = 5 * time.Second  // of it, for room on the disk
 	longAfter     = 10 * time.Second // from the admission
 
 	// minWaiting is how many requests may wait for their admission where there
@@ -65,16 +66,16 @@ func (r *Recorder) admit(ctx context.Context, client *Client, key string, head i
 	if err := r.unavailable(); err != nil {
 		return nil, err
 	}
-	if err := r.crowded(); err != nil {
+	if err := r.crowdedHeads(); err != nil {
 		return nil, admissionError(classCrowded, err)
 	}
 	places := r.pool.places
 	cl := places.claim(client, key)
-	if err := cl.crowded(r.space, 0); err != nil {
+	if c := cl.crowded(r.space, 0); c != nil && !r.roomForHeads(&c.heads, c.share, c.place) {
 		places.leave(cl)
-		return nil, admissionError(classCrowded, err)
+		return nil, admissionError(classCrowded, c)
 	}
-	if cl.ready == nil && r.short.tryTake() {
+	if cl.ready == nil && !r.crowdedDisk() && r.short.tryTake() {
 		return cl, nil
 	}
 	defer r.waiting.Add(-1)
@@ -92,23 +93,66 @@ func (r *Recorder) admit(ctx context.Context, client *Client, key string, head i
 			return nil, err
 		}
 	}
-	if err := r.waitForSlot(ctx, wait.C); err != nil {
+	err := r.awaitRoom(ctx)
+	if err == nil {
+		err = r.waitForSlot(ctx, wait.C)
+	}
+	if err != nil {
 		places.leave(cl)
 		return nil, err
 	}
 	return cl, nil
 }
 
-// crowded makes what room can be made at once, and returns an error when that
-// is too little for another exchange.
-func (r *Recorder) crowded() error {
+// crowdedHeads makes what room can be made at once among heads, and returns an
+// error when that is too little for another exchange.
+func (r *Recorder) crowdedHeads() error {
+	if err := r.space.crowdedHeads(); err != nil && !r.roomForHeads(&r.space.heads, r.space.maxMemory/2, nil) {
+		return err
+	}
+	return nil
+}
+
+// crowdedDisk makes what room can be made at once on the disk, and reports
+// whether that is too little for another exchange.
+func (r *Recorder) crowdedDisk() bool {
+	if r.space.crowdedDisk() == nil {
+		return false
+	}
+	r.readers.makeRoom()
 	if r.space.crowdedDisk() != nil {
-		r.readers.makeRoom()
+		r.cutSlowPassing()
 	}
-	if r.space.crowdedHeads() != nil {
-		r.cutLargestHeads()
+	return r.space.crowdedDisk() != nil
+}
+
+// awaitRoom waits a moment for room on the disk: in most cases a body becomes
+// durable, or its client is found to be slow.
+func (r *Recorder) awaitRoom(ctx context.Context) error {
+	if !r.crowdedDisk() {
+		return nil
 	}
-	return r.space.crowded()
+	over := time.NewTimer(roomWait)
+	defer over.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if !r.crowdedDisk() {
+				return nil
+			}
+		case <-over.C:
+			if err := r.space.crowdedDisk(); err != nil {
+				return admissionError(classCrowded, err)
+			}
+			return nil
+		case <-r.closing:
+			return admissionError("shutting-down", errClosed)
+		case <-ctx.Done():
+			return clientWentAway(ctx)
+		}
+	}
 }
 
 func (r *Recorder) waitForSlot(ctx context.Context, over <-chan time.Time) error {
@@ -132,6 +176,7 @@ func (r *Recorder) awaitPlaces(ctx context.Context, wait *time.Timer, cl *claim,
 	err := r.await(ctx, wait.C, cl.ready, func() error {
 		switch kind, waits := places.waitsAt(cl); {
 		case !waits: // it is its turn
+			wait.Reset(0)
 			return nil
 		case kind == placeTunnel:
 			wait.Reset(admissionWait)

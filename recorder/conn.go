@@ -196,8 +196,8 @@ func (c *originConn) serveReply(a *attempt) bool {
 		return c.switchProtocols(a, reply)
 	}
 	x := a.x
-	if err := x.claim.crowded(c.pool.space, int64(2*len(reply.Raw))); err != nil {
-		a.deliver(event{err: noRoomForHead(c.addr, err)})
+	if full := x.claim.crowded(c.pool.space, int64(2*len(reply.Raw))); full != nil {
+		a.deliver(event{err: noRoomForHead(c.addr, full)})
 		return false
 	}
 	a.upload.replied()
@@ -330,8 +330,8 @@ func (c *originConn) readHead(claim *claim) ([]byte, *Error) {
 		}
 		c.scanned = len(have)
 		if c.r == 0 && c.w == len(c.buf) {
-			if err := claim.crowded(c.pool.space, int64(2*len(c.buf))-readBuffer-c.grown); err != nil {
-				return nil, noRoomForHead(c.addr, err)
+			if full := claim.crowded(c.pool.space, int64(2*len(c.buf))-readBuffer-c.grown); full != nil {
+				return nil, noRoomForHead(c.addr, full)
 			}
 		}
 		if err := c.fill(); isClose(err) {

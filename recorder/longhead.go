@@ -1,8 +1,12 @@
 package recorder
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"sync/atomic"
 
 	"github.com/warctee/warctee/http1"
 )
@@ -62,27 +66,50 @@ func (x *exchange) fetchHead() error {
 	return nil
 }
 
-// cutLargestHeads ends the long exchange with the largest head, because the
-// heads of all leave no memory for others.
-func (r *Recorder) cutLargestHeads() {
-	var largest *exchange
-	var most, leaving int64
+// roomForHeads reports whether heads take no more than a share, or soon will:
+// until then it cuts clients that are slow to read what is recorded, and then the
+// long exchanges with the largest heads. at is whose share that is; nil:
+// everybody's.
+func (r *Recorder) roomForHeads(heads *atomic.Int64, share int64, at *place) bool {
 	r.mu.Lock()
-	for x := range r.exchanges {
-		n, cut := x.longHeads()
-		switch {
-		case cut:
+	all := slices.Collect(maps.Keys(r.exchanges))
+	r.mu.Unlock()
+	leaving := int64(0)
+	weights := make(map[*exchange]int64)
+	for _, x := range all {
+		if !x.isAt(at) {
+			continue
+		}
+		if n, cut := x.longHeads(); cut {
 			leaving += n
-		case n >= spillFrom && n > most:
-			largest, most = x, n
+		} else if n >= spillFrom {
+			weights[x] = n
 		}
 	}
-	r.mu.Unlock()
-	if largest == nil || r.space.heads.Load()-leaving <= r.space.maxMemory/2 {
-		return
+	for heads.Load()-leaving > share {
+		x := r.readers.slowest(func(x *exchange, one reader) bool { return x.isAt(at) && one.isSlow(x) })
+		if x == nil {
+			break
+		}
+		r.readers.cut(x)
 	}
-	r.tellNowAndThen("a long exchange was cut, to make room for others: the heads of what is under way take up the memory (--spool-memory)", "url", largest.uri)
-	largest.cut("unspecified")
+	largest := slices.SortedFunc(maps.Keys(weights), func(x, y *exchange) int { return cmp.Compare(weights[y], weights[x]) })
+	for heads.Load()-leaving > share {
+		if len(largest) == 0 {
+			return false
+		}
+		x := largest[0]
+		largest = largest[1:]
+		leaving += weights[x]
+		r.tellNowAndThen("a long exchange was cut, to make room for others: heads take up the memory (--spool-memory)", "url", x.uri)
+		x.cut("unspecified")
+	}
+	return true
+}
+
+// isAt reports whether an exchange counts at a place; nil: it counts everywhere.
+func (x *exchange) isAt(at *place) bool {
+	return x.claim != nil && (at == nil || x.claim.places[at.kind] == at)
 }
 
 // longHeads returns how much memory the heads of a long exchange take, and

@@ -238,9 +238,10 @@ func (cl *claim) weigh(n int64) {
 	}
 }
 
-// crowded returns an error when n further bytes of heads are more than the share
-// of the client or the origin. One that is alone there may have any number.
-func (cl *claim) crowded(s *space, n int64) error {
+// crowded returns the place, if there is one, whose share of the memory is less
+// than its heads take with n further bytes. An exchange that is alone there may
+// have any number.
+func (cl *claim) crowded(s *space, n int64) *crowdedPlace {
 	most := s.maxMemory / 2
 	for kind, share := range [placeKinds]int64{placeClient: most / 4 * 3, placeOrigin: most / 2} {
 		at := cl.places[kind]
@@ -248,10 +249,19 @@ func (cl *claim) crowded(s *space, n int64) error {
 			continue
 		}
 		if has := at.heads.Load(); has > cl.weight.Load() && has+n > share {
-			return fmt.Errorf("the heads and buffers of what is under way %s take up %s, its share of the memory (--spool-memory)", sharers[kind], size(has))
+			return &crowdedPlace{at, share}
 		}
 	}
 	return nil
+}
+
+type crowdedPlace struct {
+	*place
+	share int64 // bytes
+}
+
+func (c *crowdedPlace) Error() string {
+	return fmt.Sprintf("the heads and buffers of what is under way %s take up %s, its share of the memory (--spool-memory)", sharers[c.kind], size(c.heads.Load()))
 }
 
 var sharers = [placeKinds]string{placeClient: "for this client", placeOrigin: "with this origin"}

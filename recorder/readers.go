@@ -2,6 +2,8 @@ package recorder
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -139,6 +141,11 @@ func (rs *readers) cut(x *exchange) {
 	}
 	rs.r.counts.slow.Add(1)
 	rs.r.tellNowAndThen("a client was cut that was slow to read a response, to make room for others: the response is recorded", "url", x.uri)
+	x.dropClient()
+}
+
+// dropClient gives up the client of a response.
+func (x *exchange) dropClient() {
 	x.follower.stop()
 	x.clientDone()
 	if x.client != nil && x.client.HangUp != nil {
@@ -174,4 +181,30 @@ func (rs *readers) makeRoom() {
 		}
 		rs.cut(x)
 	}
+}
+
+// cutSlowPassing cuts the exchanges whose bodies have found no room, and wait for
+// clients that take more than readerGrace for a piece of the rest.
+func (r *Recorder) cutSlowPassing() {
+	r.mu.Lock()
+	all := slices.Collect(maps.Keys(r.exchanges))
+	r.mu.Unlock()
+	for _, x := range all {
+		if !x.cutsSlowPassing() {
+			continue
+		}
+		r.counts.slow.Add(1)
+		r.tellNowAndThen("a client was cut that was slow to take a body for which there was no room, to make room for others", "url", x.uri)
+		x.dropClient()
+	}
+}
+
+func (x *exchange) cutsSlowPassing() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.crowds == nil || x.conn == nil || x.reason != "" || x.received.body.waits() < readerGrace {
+		return false
+	}
+	x.cutLocked("unspecified")
+	return true
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -51,7 +52,8 @@ type spool struct {
 	heads    int64     // and for the heads of its message
 	done     int64     // of what it holds, is in the archive or a copy of what is to be appended
 	size     int64
-	extra    []byte // bytes on their way to the follower that are not kept
+	extra    []byte    // bytes on their way to the follower that are not kept …
+	passing  time.Time // … since then
 	ended    bool
 	err      error // how the message ended; nil: whole
 	followed bool  // somebody follows
@@ -276,13 +278,23 @@ func (s *spool) writeFileLocked(f *os.File, p []byte, at int64) error {
 func (s *spool) pass(p []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.extra = p
+	s.extra, s.passing = p, time.Now()
 	s.changed.Broadcast()
 	for len(s.extra) > 0 && s.followed && !s.cut {
 		s.changed.Wait()
 	}
 	s.extra = nil
 	return s.followed && !s.cut
+}
+
+// waits returns how long pass has waited for the follower.
+func (s *spool) waits() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.extra) == 0 {
+		return 0
+	}
+	return time.Since(s.passing)
 }
 
 // stopPassing makes pass return. It may be called at any time.

@@ -71,9 +71,9 @@ func (r *Recorder) admit(ctx context.Context, client *Client, key string, head i
 	}
 	places := r.pool.places
 	cl := places.claim(client, key)
-	if c := cl.crowded(r.space, 0); c != nil && !r.roomForHeads(&c.heads, c.share, c.place) {
+	if err := r.roomInShares(cl, 0); err != nil {
 		places.leave(cl)
-		return nil, admissionError(classCrowded, c)
+		return nil, admissionError(classCrowded, err)
 	}
 	if cl.ready == nil && !r.crowdedDisk() && r.short.tryTake() {
 		return cl, nil

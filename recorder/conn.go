@@ -196,8 +196,8 @@ func (c *originConn) serveReply(a *attempt) bool {
 		return c.switchProtocols(a, reply)
 	}
 	x := a.x
-	if full := x.claim.crowded(c.pool.space, int64(2*len(reply.Raw))); full != nil {
-		a.deliver(event{err: noRoomForHead(c.addr, full)})
+	if err := x.roomForHead(int64(2 * len(reply.Raw))); err != nil {
+		a.deliver(event{err: noRoomForHead(c.addr, err)})
 		return false
 	}
 	a.upload.replied()
@@ -266,7 +266,7 @@ func (c *originConn) fill() error {
 func (c *originConn) readReply(a *attempt) (*http1.Response, *Error) {
 	interim := 0
 	for {
-		raw, err := c.readHead(a.x.claim)
+		raw, err := c.readHead(a.x)
 		if err != nil {
 			if err.Class != classCrowded {
 				err.instead = bytes.Clone(c.buf[c.r:c.w])
@@ -313,9 +313,9 @@ func (c *originConn) noReply(err error) *Error {
 	return e
 }
 
-// readHead returns a copy of the next head, whose memory counts for the claim.
-func (c *originConn) readHead(claim *claim) ([]byte, *Error) {
-	c.grownBy = claim
+// readHead returns a copy of the next head, whose memory counts for x.
+func (c *originConn) readHead(x *exchange) ([]byte, *Error) {
+	c.grownBy = x.claim
 	for c.scanned = 0; ; {
 		have := c.buf[c.r:c.w]
 		if n := http1.HeadLen(have, c.scanned); 0 < n && n <= c.pool.maxHead {
@@ -330,8 +330,8 @@ func (c *originConn) readHead(claim *claim) ([]byte, *Error) {
 		}
 		c.scanned = len(have)
 		if c.r == 0 && c.w == len(c.buf) {
-			if full := claim.crowded(c.pool.space, int64(2*len(c.buf))-readBuffer-c.grown); full != nil {
-				return nil, noRoomForHead(c.addr, full)
+			if err := x.roomForHead(int64(2*len(c.buf)) - readBuffer - c.grown); err != nil {
+				return nil, noRoomForHead(c.addr, err)
 			}
 		}
 		if err := c.fill(); isClose(err) {

@@ -66,6 +66,21 @@ func (x *exchange) fetchHead() error {
 	return nil
 }
 
+// roomForHead makes room for n bytes of the reply's head, or returns why there is
+// none.
+func (x *exchange) roomForHead(n int64) error { return x.r.roomInShares(x.claim, n) }
+
+// roomInShares makes room for n bytes of heads in the shares of a claim, or
+// returns why there is none.
+func (r *Recorder) roomInShares(cl *claim, n int64) error {
+	for _, full := range cl.crowded(r.space, n) {
+		if !r.roomForHeads(&full.heads, full.share-n, full.place) {
+			return full
+		}
+	}
+	return nil
+}
+
 // roomForHeads reports whether heads take no more than a share, or soon will:
 // until then it cuts clients that are slow to read what is recorded, and then the
 // long exchanges with the largest heads. at is whose share that is; nil:
@@ -80,7 +95,7 @@ func (r *Recorder) roomForHeads(heads *atomic.Int64, share int64, at *place) boo
 		if !x.isAt(at) {
 			continue
 		}
-		if n, cut := x.longHeads(); cut {
+		if n, ends := x.longHeads(); ends {
 			leaving += n
 		} else if n >= spillFrom {
 			weights[x] = n
@@ -112,13 +127,13 @@ func (x *exchange) isAt(at *place) bool {
 	return x.claim != nil && (at == nil || x.claim.places[at.kind] == at)
 }
 
-// longHeads returns how much memory the heads of a long exchange take, and
-// whether it has been cut already.
-func (x *exchange) longHeads() (n int64, cut bool) {
+// longHeads returns how much memory the heads of a long exchange with a reply
+// take, and whether it ends already.
+func (x *exchange) longHeads() (n int64, ends bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.slot != x.r.long {
+	if x.slot != x.r.long || x.received == nil {
 		return 0, false
 	}
-	return x.weight, x.reason != "" || x.conn == nil
+	return x.weight, x.ended || x.reason != ""
 }

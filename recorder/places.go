@@ -238,10 +238,9 @@ func (cl *claim) weigh(n int64) {
 	}
 }
 
-// crowded returns the place, if there is one, whose share of the memory is less
-// than its heads take with n further bytes. An exchange that is alone there may
-// have any number.
-func (cl *claim) crowded(s *space, n int64) *crowdedPlace {
+// crowded returns the places whose share of the memory is less than their heads
+// take with n further bytes. An exchange that is alone there may have any number.
+func (cl *claim) crowded(s *space, n int64) (full []*crowdedPlace) {
 	most := s.maxMemory / 2
 	for kind, share := range [placeKinds]int64{placeClient: most / 4 * 3, placeOrigin: most / 2} {
 		at := cl.places[kind]
@@ -249,10 +248,10 @@ func (cl *claim) crowded(s *space, n int64) *crowdedPlace {
 			continue
 		}
 		if has := at.heads.Load(); has > cl.weight.Load() && has+n > share {
-			return &crowdedPlace{at, share}
+			full = append(full, &crowdedPlace{at, share})
 		}
 	}
-	return nil
+	return full
 }
 
 type crowdedPlace struct {

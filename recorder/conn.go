@@ -345,11 +345,6 @@ func (c *originConn) readHead(x *exchange) ([]byte, *Error) {
 	}
 }
 
-// noRoomForHead refuses a reply for which its origin or client has no memory left.
-func noRoomForHead(addr string, err error) *Error {
-	return &Error{Phase: PhaseReply, Class: classCrowded, Status: http.StatusServiceUnavailable, Addr: addr, Err: fmt.Errorf("no room for the head of the reply from %s: %w", addr, err)}
-}
-
 // couldBeHTTP tells early that an endless stream of something else is no head.
 func couldBeHTTP(b []byte) bool {
 	const start = "HTTP/"
@@ -374,6 +369,7 @@ func (c *originConn) readBody(x *exchange, framing http1.Framing, events bool) (
 			deadline := heard.Add(c.pool.timeout)
 			if events {
 				deadline = time.Time{}
+				c.useTinyBuffer()
 			}
 			err := c.fillBody(deadline)
 			if framing.Kind == http1.UntilClose && isClose(err) {
@@ -410,9 +406,10 @@ func (c *originConn) readBody(x *exchange, framing http1.Framing, events bool) (
 // that waits has a small one: only what comes in large pieces gets a big one.
 func (c *originConn) fillBody(deadline time.Time) error {
 	c.nc.SetReadDeadline(deadline)
-	if c.busy {
+	switch {
+	case c.busy:
 		c.useBigBuffer()
-	} else {
+	case len(c.buf) != tinyReadBuffer:
 		c.shrink()
 	}
 	err := c.fill()
@@ -442,7 +439,7 @@ func (c *originConn) leaveBigBuffer() {
 
 // shrink gives up a buffer that has grown for a long head, if it is empty.
 func (c *originConn) shrink() {
-	if c.small == nil && c.r == c.w && len(c.buf) > readBuffer {
+	if c.small == nil && c.r == c.w && len(c.buf) != readBuffer {
 		c.buf, c.r, c.w = make([]byte, readBuffer), 0, 0
 		c.weighGrowth(0)
 	}

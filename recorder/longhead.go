@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"sync/atomic"
 
@@ -64,6 +65,11 @@ func (x *exchange) fetchHead() error {
 	x.received.head = x.reply.Raw
 	x.received.body.weigh(len(raw))
 	return nil
+}
+
+// noRoomForHead refuses a reply for which its origin or client has no memory left.
+func noRoomForHead(addr string, err error) *Error {
+	return &Error{Phase: PhaseReply, Class: classCrowded, Status: http.StatusServiceUnavailable, Addr: addr, Err: fmt.Errorf("no room for the head of the reply from %s: %w", addr, err)}
 }
 
 // roomForHead makes room for n bytes of the reply's head, or returns why there is

@@ -208,3 +208,17 @@ func (x *exchange) cutsSlowPassing() bool {
 	x.cutLocked("unspecified")
 	return true
 }
+
+// tellNowAndThen logs a warning of what was done to make room, at most once in a
+// second.
+func (r *Recorder) tellNowAndThen(what string, args ...any) {
+	r.mu.Lock()
+	tell := time.Since(r.told) >= time.Second
+	if tell {
+		r.told = time.Now()
+	}
+	r.mu.Unlock()
+	if tell {
+		r.log.Warn(what, args...)
+	}
+}

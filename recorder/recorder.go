@@ -43,12 +43,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/warctee/warctee/dedup"
@@ -217,16 +214,6 @@ func (o *Options) setDefaults() error {
 		return errors.New("recorder: a duration is negative")
 	}
 	return nil
-}
-
-// maxPrefix leaves room, in the 255 bytes of a file name, for the rest of it.
-const maxPrefix = 100
-
-// ValidPrefix reports whether Options.Prefix may be prefix, which starts the
-// names of files and so stands in WARC-Filename too.
-func ValidPrefix(prefix string) bool {
-	return utf8.ValidString(prefix) && len(prefix) <= maxPrefix && !strings.HasPrefix(prefix, ".") && !strings.HasPrefix(prefix, " ") &&
-		!strings.ContainsFunc(prefix, func(c rune) bool { return c == '/' || c == '\\' || unicode.IsControl(c) })
 }
 
 func setDefault[T comparable](p *T, value T) {
@@ -491,20 +478,6 @@ func (r *Recorder) tellsRefusal() bool {
 	}
 	r.refused = time.Now()
 	return true
-}
-
-// tellNowAndThen logs a warning of what was done to make room, at most once in a
-// second.
-func (r *Recorder) tellNowAndThen(what string, args ...any) {
-	r.mu.Lock()
-	tell := time.Since(r.told) >= time.Second
-	if tell {
-		r.told = time.Now()
-	}
-	r.mu.Unlock()
-	if tell {
-		r.log.Warn(what, args...)
-	}
 }
 
 // lost counts and logs a response that a client was given, or another record,

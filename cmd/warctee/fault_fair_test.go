@@ -214,3 +214,121 @@ func TestUnreadResponsesCount(t *testing.T) {
 	p.stop()
 	warctest.Check(t, p.dir)
 }
+
+// Silent event streams cost next to nothing, and keep out nobody.
+func TestSilentEventStreams(t *testing.T) {
+	t.Parallel()
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/events") {
+			io.WriteString(w, "this is "+r.URL.Path)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+	secure, other := newBusyOrigin(t, handler), newBusyOrigin(t, handler)
+	plain := httptest.NewServer(http.HandlerFunc(handler))
+	t.Cleanup(plain.Close)
+	p := startProgram(t, t.TempDir())
+	client := p.client(false)
+	streams := 0
+	begin := func(what string, n int, begin func()) {
+		before, rss := p.status(), residentMemory(p)
+		begin()
+		streams += n
+		p.eventually("all streams have begun", func() bool { s := p.status(); return s.InFlight+s.Long == streams })
+		for i := range 20 {
+			if status, body, err := fetch(client, fmt.Sprintf("%s/%d", other.URL, i)); err != nil || status != 200 || body != fmt.Sprintf("this is /%d", i) {
+				t.Errorf("beside streams over %s: status %d, %q, %v", what, status, body, err)
+			}
+		}
+		s := p.status()
+		each := (s.SpoolMemory + s.SpoolDisk - before.SpoolMemory - before.SpoolDisk) / int64(n)
+		t.Logf("a silent event stream over %s takes %d bytes of --spool-memory, and %d of resident memory", what, each, (residentMemory(p)-rss)/int64(n))
+		if each > 2000 || s.State != "recording" || s.Crowded > 0 {
+			t.Errorf("streams over %s: %d bytes each, status %+v", what, each, s)
+		}
+	}
+	begin("HTTP/2", 200, func() {
+		for range 2 {
+			f := p.frames(secure.Listener.Addr().String())
+			for i := range uint32(100) {
+				f.request(2*i+1, "/events")
+			}
+		}
+	})
+	p.eventually("the streams are long ones", func() bool { return p.status().InFlight == 0 })
+	begin("HTTP/1", 100, func() {
+		for range 100 {
+			c, err := net.Dial("tcp", p.proxy.Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			fmt.Fprintf(c, "GET %s/events HTTP/1.1\r\nHost: %s\r\n\r\n", plain.URL, plain.Listener.Addr())
+		}
+	})
+}
+
+// residentMemory is that of a program, or 0 where it is not known.
+func residentMemory(p *program) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	var size, resident int64
+	fmt.Sscan(string(text), &size, &resident)
+	return resident * int64(os.Getpagesize())
+}
+
+// One origin with large heads and bodies without an end keeps out nobody who
+// wants something else. The status counts what it refuses.
+func TestOneOriginLeavesRoomToOthers(t *testing.T) {
+	t.Parallel()
+	field := strings.Repeat("c", 1<<20-1000)
+	bad := newBusyOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Large", field)
+		for {
+			io.WriteString(w, "drip")
+			http.NewResponseController(w).Flush()
+			select {
+			case <-time.After(time.Second):
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	good := newBusyOrigin(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "this is "+r.URL.Path) })
+	p := startProgram(t, t.TempDir(), "--log-level", "error")
+	attackers, client := p.client(false), p.client(false)
+	var statuses [600]atomic.Int64
+	var replies sync.WaitGroup
+	for range 136 {
+		replies.Go(func() {
+			resp, err := attackers.Get(bad.URL)
+			if err != nil {
+				return // the client's own limits
+			}
+			statuses[resp.StatusCode].Add(1)
+			t.Cleanup(func() { resp.Body.Close() })
+		})
+	}
+	ask := func(i int) {
+		if status, body, err := fetch(client, fmt.Sprintf("%s/%d", good.URL, i)); err != nil || status != 200 || body != fmt.Sprintf("this is /%d", i) {
+			t.Errorf("another origin: status %d, %q, %v", status, body, err)
+		}
+	}
+	for i := range 50 {
+		ask(i)
+		time.Sleep(10 * time.Millisecond)
+	}
+	replies.Wait()
+	ask(50)
+	s := p.status()
+	if s.State != "recording" || s.Crowded == 0 || s.Crowded != statuses[503].Load() || statuses[200].Load() == 0 {
+		t.Errorf("status %+v; %d were answered with 200 and %d with 503", s, statuses[200].Load(), statuses[503].Load())
+	}
+	t.Logf("%d were answered with 200 and %d with 503; %d MB of --spool-memory, %d MB resident", statuses[200].Load(), statuses[503].Load(), s.SpoolMemory>>20, residentMemory(p)>>20)
+}

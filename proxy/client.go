@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,6 +25,25 @@ type clientWriter struct {
 	streamsEvents atomic.Bool
 	gone          context.Context    // done when the client has closed its sending side, or all of it
 	giveUp        context.CancelFunc // ends the exchange
+
+	mu    sync.Mutex
+	ended bool // the handler returns, after which control may not be used
+}
+
+// hangUp ends the response: over HTTP/1 with the connection, over HTTP/2 with the
+// stream.
+func (w *clientWriter) hangUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.control.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+func (w *clientWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
 }
 
 // Unwrap is for [http.ResponseController].

@@ -51,8 +51,8 @@ type Options struct {
 	// encrypted; nil: there are none.
 	Tunnel func(ctx context.Context) (authority string, encrypted, ok bool)
 	// Context, if set, adds to the context of a request what Transport wants
-	// to know.
-	Context func(context.Context) context.Context
+	// to know, also of its client.
+	Context func(context.Context, Client) context.Context
 	// Local answers requests to the proxy itself; nil: 404.
 	Local http.Handler
 	// Users are those who may use the proxy; nil: all. A client has to say who
@@ -75,6 +75,14 @@ type Options struct {
 	StallTimeout time.Duration
 	// Logger gets warnings; default [slog.Default].
 	Logger *slog.Logger
+}
+
+// A Client is what sent a request.
+type Client struct {
+	Addr  string // as in [http.Request.RemoteAddr]
+	HTTP2 bool
+	// HangUp ends the response. It may be called at any time.
+	HangUp func()
 }
 
 type proxy struct {
@@ -155,6 +163,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, done := p.exchangeContext(r, cw)
 	defer done()
+	defer cw.end()
 	// In place: into a copy net/http would not put the trailer of the body.
 	*r = *r.WithContext(ctx)
 	p.engine.ServeHTTP(cw, r)
@@ -300,7 +309,7 @@ func (p *proxy) exchangeContext(r *http.Request, w *clientWriter) (context.Conte
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: w.interim})
 	}
 	if p.Context != nil {
-		ctx = p.Context(ctx)
+		ctx = p.Context(ctx, Client{Addr: r.RemoteAddr, HTTP2: w.http2, HangUp: w.hangUp})
 	}
 	return ctx, done
 }

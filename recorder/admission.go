@@ -15,10 +15,12 @@ const (
 	classStopped = "stopped"
 	classPaused  = "paused"
 	classCrowded = "crowded"
+	classBusy    = "busy"
 )
 
 const (
 	admissionWait = 30 * time.Second
+	roomWait      = 5 * time.Second  // of it, for room on the disk
 	longAfter     = 10 * time.Second // from the admission
 
 	// minWaiting is how many requests may wait for their admission where there
@@ -52,44 +54,105 @@ func (s *slots) tryTake() bool {
 
 var (
 	errClosed      = errors.New("the recorder is shutting down")
-	errTooManyLong = errors.New("too many long exchanges and WebSockets are open already")
+	errTooManyLong = errors.New("too many long exchanges and WebSockets are open already (--max-long)")
+	errShareOfLong = errors.New("this client or this origin has its share of the long exchanges and WebSockets already (--max-long)")
 )
 
-// admit takes a place at the origin with that key and a slot, and waits where
-// they are not to be had at once. Back-pressure is here and nowhere else. head
-// is how many bytes the request takes meanwhile.
-func (r *Recorder) admit(ctx context.Context, key string, head int) error {
+// admit takes the places of an exchange with the origin of that key, for a
+// client or nil, and a slot, and waits where they are not to be had at once.
+// Back-pressure is here and nowhere else. head is how many bytes the request
+// takes meanwhile.
+func (r *Recorder) admit(ctx context.Context, client *Client, key string, head int) (*claim, error) {
 	if err := r.unavailable(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := r.space.crowded(); err != nil {
-		return admissionError(classCrowded, err)
+	if err := r.crowdedHeads(); err != nil {
+		return nil, admissionError(classCrowded, err)
 	}
 	places := r.pool.places
-	turn := places.queue(key)
-	if turn == nil && r.short.tryTake() {
-		return nil
+	cl := places.claim(client, key)
+	if err := r.roomInShares(cl, 0); err != nil {
+		places.leave(cl)
+		return nil, admissionError(classCrowded, err)
+	}
+	if cl.ready == nil && !r.crowdedDisk() && r.short.tryTake() {
+		return cl, nil
 	}
 	defer r.waiting.Add(-1)
-	if r.waiting.Add(1) > r.maxWaiting {
-		places.leave(key, turn)
-		return admissionError(classCrowded, fmt.Errorf("%d requests wait for others to end already (--max-in-flight)", r.maxWaiting))
+	if n := r.waiting.Add(1); n > r.maxWaiting || int64(places.line(cl)) > r.maxWaiting-r.maxWaiting/4 {
+		places.leave(cl)
+		return nil, admissionError(classCrowded, fmt.Errorf("%d requests wait for others to end already (--max-in-flight)", n-1))
 	}
 	r.space.heads.Add(int64(head))
 	defer r.space.heads.Add(-int64(head))
 	wait := time.NewTimer(admissionWait)
 	defer wait.Stop()
-	if turn != nil {
-		if err := r.awaitPlace(ctx, wait.C, key, turn); err != nil {
-			places.leave(key, turn)
-			return err
+	if cl.ready != nil {
+		if err := r.awaitPlaces(ctx, wait, cl, key); err != nil {
+			places.leave(cl)
+			return nil, err
 		}
 	}
-	if err := r.waitForSlot(ctx, wait.C); err != nil {
-		places.give(key, false)
+	err := r.awaitRoom(ctx)
+	if err == nil {
+		err = r.waitForSlot(ctx, wait.C)
+	}
+	if err != nil {
+		places.leave(cl)
+		return nil, err
+	}
+	return cl, nil
+}
+
+// crowdedHeads makes what room can be made at once among heads, and returns an
+// error when that is too little for another exchange.
+func (r *Recorder) crowdedHeads() error {
+	if err := r.space.crowdedHeads(); err != nil && !r.roomForHeads(&r.space.heads, r.space.maxMemory/2, nil) {
 		return err
 	}
 	return nil
+}
+
+// crowdedDisk makes what room can be made at once on the disk, and reports
+// whether that is too little for another exchange.
+func (r *Recorder) crowdedDisk() bool {
+	if r.space.crowdedDisk() == nil {
+		return false
+	}
+	r.readers.makeRoom()
+	if r.space.crowdedDisk() != nil {
+		r.cutSlowPassing()
+	}
+	return r.space.crowdedDisk() != nil
+}
+
+// awaitRoom waits a moment for room on the disk: in most cases a body becomes
+// durable, or its client is found to be slow.
+func (r *Recorder) awaitRoom(ctx context.Context) error {
+	if !r.crowdedDisk() {
+		return nil
+	}
+	over := time.NewTimer(roomWait)
+	defer over.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if !r.crowdedDisk() {
+				return nil
+			}
+		case <-over.C:
+			if err := r.space.crowdedDisk(); err != nil {
+				return admissionError(classCrowded, err)
+			}
+			return nil
+		case <-r.closing:
+			return admissionError("shutting-down", errClosed)
+		case <-ctx.Done():
+			return clientWentAway(ctx)
+		}
+	}
 }
 
 func (r *Recorder) waitForSlot(ctx context.Context, over <-chan time.Time) error {
@@ -103,10 +166,30 @@ func (r *Recorder) waitForSlot(ctx context.Context, over <-chan time.Time) error
 	return nil
 }
 
-func (r *Recorder) awaitPlace(ctx context.Context, over <-chan time.Time, key string, turn <-chan struct{}) error {
-	return r.await(ctx, over, turn, func() error {
-		return fmt.Errorf("%d exchanges with this origin are under way already and it was not this one's turn within %s (--max-connections-per-origin, --max-in-flight)", r.pool.places.used(key), admissionWait)
+// awaitPlaces waits for the places of a claim. In the line of its own tunnel
+// that may take any time: the line moves on, at the latest when the exchanges
+// ahead become long ones, and a browser would wait as long.
+func (r *Recorder) awaitPlaces(ctx context.Context, wait *time.Timer, cl *claim, key string) error {
+	places := r.pool.places
+	kind, waits := places.waitsAt(cl)
+	inTunnel := waits && kind == placeTunnel
+	err := r.await(ctx, wait.C, cl.ready, func() error {
+		switch kind, waits := places.waitsAt(cl); {
+		case !waits: // it is its turn
+			wait.Reset(0)
+			return nil
+		case kind == placeTunnel:
+			wait.Reset(admissionWait)
+			return nil
+		case kind == placeClient:
+			return fmt.Errorf("this client has its share of the exchanges under way already and it was not this one's turn within %s (--max-in-flight)", admissionWait)
+		}
+		return fmt.Errorf("%d exchanges with this origin are under way already and it was not this one's turn within %s (--max-connections-per-origin, --max-in-flight)", places.used(key), admissionWait)
 	})
+	if inTunnel {
+		wait.Reset(admissionWait)
+	}
+	return err
 }
 
 func (r *Recorder) awaitSlot(ctx context.Context, over <-chan time.Time) error {
@@ -115,15 +198,17 @@ func (r *Recorder) awaitSlot(ctx context.Context, over <-chan time.Time) error {
 	})
 }
 
-// await receives from ready, or says why it makes no sense any more; busy says
-// so when it has taken too long, which over tells.
+// await receives from ready, or returns why it makes no sense to wait any
+// longer. When over fires busy returns that, or nil to go on.
 func (r *Recorder) await(ctx context.Context, over <-chan time.Time, ready <-chan struct{}, busy func() error) error {
 	for {
 		select {
 		case <-ready:
 			return nil
 		case <-over:
-			return admissionError("busy", busy())
+			if err := busy(); err != nil {
+				return admissionError(classBusy, err)
+			}
 		case <-r.closing:
 			return admissionError("shutting-down", errClosed)
 		case <-r.standsStill():

@@ -116,7 +116,7 @@ func (b *body) Close() error {
 	b.closed = true
 	b.unhook()
 	b.abort()
-	b.x.received.body.release()
+	b.x.clientDone()
 	return nil
 }
 

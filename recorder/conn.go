@@ -42,7 +42,8 @@ type originConn struct {
 	nc      net.Conn // writes: the exchange's RoundTrip and upload
 	buf     []byte
 	small   []byte // the usual buf, while buf is one of bigBuffers
-	grown   int64  // what buf takes beyond the usual, counted as heads
+	grown   int64  // what buf takes beyond the usual, counted as heads …
+	grownBy *claim // … of this exchange
 	busy    bool   // a body comes in pieces that fill the small one
 	r, w    int    // buf[r:w] has been read from nc and not used yet
 	scanned int    // of buf[r:w], for a head that is not whole yet
@@ -195,13 +196,21 @@ func (c *originConn) serveReply(a *attempt) bool {
 		return c.switchProtocols(a, reply)
 	}
 	x := a.x
+	if err := x.roomForHead(int64(2 * len(reply.Raw))); err != nil {
+		a.deliver(event{err: noRoomForHead(c.addr, err)})
+		return false
+	}
 	a.upload.replied()
 	x.beginReply(c, reply)
 	if !a.deliver(event{reply: reply}) {
 		x.dropReply()
 		return false
 	}
-	reason, err := c.readBody(x, reply)
+	events, persistent := isEventStream(&reply.Head), reply.Persistent
+	if events { // it lasts, and a client may have any number
+		x.r.pool.places.give(x.claim, placeTunnel)
+	}
+	reason, err := c.readBody(x, reply.Framing, events)
 	// From here on nobody cuts this exchange by closing a connection that
 	// may carry another one.
 	cut := x.bodyEnded()
@@ -211,7 +220,7 @@ func (c *originConn) serveReply(a *attempt) bool {
 	if whole && err == nil && c.r < c.w {
 		x.r.log.Warn("the origin sent bytes past the end of its reply", "url", x.uri, "bytes", c.w-c.r)
 	}
-	again := err == nil && whole && reply.Persistent && c.r == c.w && c.release()
+	again := err == nil && whole && persistent && c.r == c.w && c.release()
 	x.endBody(whole, reason, cut, err)
 	x.freePlace()
 	return again
@@ -257,9 +266,11 @@ func (c *originConn) fill() error {
 func (c *originConn) readReply(a *attempt) (*http1.Response, *Error) {
 	interim := 0
 	for {
-		raw, err := c.readHead()
+		raw, err := c.readHead(a.x)
 		if err != nil {
-			err.instead = bytes.Clone(c.buf[c.r:c.w])
+			if err.Class != classCrowded {
+				err.instead = bytes.Clone(c.buf[c.r:c.w])
+			}
 			return nil, err
 		}
 		bad := func(err error) *Error {
@@ -302,8 +313,9 @@ func (c *originConn) noReply(err error) *Error {
 	return e
 }
 
-// readHead returns a copy of the next head.
-func (c *originConn) readHead() ([]byte, *Error) {
+// readHead returns a copy of the next head, whose memory counts for x.
+func (c *originConn) readHead(x *exchange) ([]byte, *Error) {
+	c.grownBy = x.claim
 	for c.scanned = 0; ; {
 		have := c.buf[c.r:c.w]
 		if n := http1.HeadLen(have, c.scanned); 0 < n && n <= c.pool.maxHead {
@@ -317,6 +329,11 @@ func (c *originConn) readHead() ([]byte, *Error) {
 			return nil, c.badReply(fmt.Errorf("its head has more than %d bytes (--max-reply-head)", c.pool.maxHead), "length")
 		}
 		c.scanned = len(have)
+		if c.r == 0 && c.w == len(c.buf) {
+			if err := x.roomForHead(int64(2*len(c.buf)) - readBuffer - c.grown); err != nil {
+				return nil, noRoomForHead(c.addr, err)
+			}
+		}
 		if err := c.fill(); isClose(err) {
 			if len(have) == 0 {
 				return nil, c.noReply(io.EOF) // after an interim response
@@ -341,21 +358,21 @@ func couldBeHTTP(b []byte) bool {
 // Silence is bounded, but for event streams, which may have nothing to tell for
 // hours. Chunk framing breaks no silence, only payload does: else an origin
 // could spend weeks on the line of a chunk size.
-func (c *originConn) readBody(x *exchange, reply *http1.Response) (reason string, err error) {
-	body := http1.NewBody(reply.Framing, false)
+func (c *originConn) readBody(x *exchange, framing http1.Framing, events bool) (reason string, err error) {
+	body := http1.NewBody(framing, false)
 	c.busy = false
 	defer c.leaveBigBuffer()
-	events := isEventStream(&reply.Head)
-	long := reply.Framing.Kind != http1.Length || reply.Framing.Length >= longBody
+	long := framing.Kind != http1.Length || framing.Length >= longBody
 	heard := time.Now()
 	for first := true; !body.Done(); first = false {
 		if c.r == c.w {
 			deadline := heard.Add(c.pool.timeout)
 			if events {
 				deadline = time.Time{}
+				c.useTinyBuffer()
 			}
 			err := c.fillBody(deadline)
-			if reply.Framing.Kind == http1.UntilClose && isClose(err) {
+			if framing.Kind == http1.UntilClose && isClose(err) {
 				if c.below != nil && c.below.ended {
 					x.r.log.Warn("the origin closed the connection without the farewell of TLS: the end of the response cannot be verified", "url", x.uri)
 				}
@@ -389,9 +406,10 @@ func (c *originConn) readBody(x *exchange, reply *http1.Response) (reason string
 // that waits has a small one: only what comes in large pieces gets a big one.
 func (c *originConn) fillBody(deadline time.Time) error {
 	c.nc.SetReadDeadline(deadline)
-	if c.busy {
+	switch {
+	case c.busy:
 		c.useBigBuffer()
-	} else {
+	case len(c.buf) != tinyReadBuffer:
 		c.shrink()
 	}
 	err := c.fill()
@@ -421,7 +439,7 @@ func (c *originConn) leaveBigBuffer() {
 
 // shrink gives up a buffer that has grown for a long head, if it is empty.
 func (c *originConn) shrink() {
-	if c.small == nil && c.r == c.w && len(c.buf) > readBuffer {
+	if c.small == nil && c.r == c.w && len(c.buf) != readBuffer {
 		c.buf, c.r, c.w = make([]byte, readBuffer), 0, 0
 		c.weighGrowth(0)
 	}
@@ -429,8 +447,12 @@ func (c *originConn) shrink() {
 
 // weighGrowth counts what the buffer takes beyond the usual.
 func (c *originConn) weighGrowth(n int) {
-	c.pool.space.heads.Add(int64(n) - c.grown)
+	more := int64(n) - c.grown
 	c.grown = int64(n)
+	c.pool.space.heads.Add(more)
+	if c.grownBy != nil {
+		c.grownBy.weigh(more)
+	}
 }
 
 // A socket is the connection below TLS. It tells what crypto/tls keeps to

@@ -27,6 +27,8 @@ type exchange struct {
 	start   time.Time
 	request *originRequest
 	uri     string // WARC-Target-URI
+	client  *Client
+	claim   *claim // its places
 	series  string
 
 	sent       *message // the request on the wire
@@ -34,12 +36,15 @@ type exchange struct {
 	reply      *http1.Response
 	follower   *follower // of the received body, for the client
 	spoken     spoken
-	incomplete bool // the record lacks, because of us, what the client was given
+	heads      *spool // has received.head and all of reply but its framing, when they are on the disk
+	switched   bool   // to another protocol, of which it keeps the places
+	incomplete bool   // the record lacks, because of us, what the client was given
 
 	mu        sync.Mutex  // guards the following, and sent and received for becomeLong
 	slot      *slots      // where it is counted; nil when no longer
-	place     string      // the key of the origin where it has one; "" when no longer
-	placeLong bool        // the place is that of a long one
+	read      bool        // its client wants no more of the response, or there is none
+	settled   bool        // it is in a file, or nothing of it will be
+	weight    int64       // bytes of heads that count for its client and origin
 	conn      *originConn // while the body is under way
 	ended     bool        // nothing comes from the origin any more
 	finished  bool        // endBody was called
@@ -136,11 +141,13 @@ func expectedBody(f http1.Framing) int64 {
 // beginReply is called when the head of the final reply is there.
 func (x *exchange) beginReply(c *originConn, reply *http1.Response) {
 	m := x.r.newMessage(reply.Raw, expectedBody(reply.Framing))
-	m.body.share() // for the client
-	x.reply, x.follower = reply, m.body.follow()
+	m.body.share()               // for the client
+	m.body.weigh(len(reply.Raw)) // as the header that the client gets
+	x.follower = m.body.follow()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.received, x.conn = m, c
+	x.weighLocked(2 * len(reply.Raw))
+	x.reply, x.received, x.conn = reply, m, c
 	if x.r.cutting.Err() != nil {
 		x.cutLocked("unspecified") // Recorder.cut came too early for it
 	}
@@ -149,7 +156,7 @@ func (x *exchange) beginReply(c *originConn, reply *http1.Response) {
 // dropReply undoes beginReply: nobody waits for the reply any more.
 func (x *exchange) dropReply() {
 	x.bodyEnded()
-	x.received.body.release()
+	x.clientDone()
 	x.received.body.release()
 }
 
@@ -222,7 +229,16 @@ func (x *exchange) beginRequest() {
 	m := x.r.newMessage(x.request.head, expectedBody(x.request.framing))
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.sent == nil {
+		x.weighLocked(len(m.head))
+	}
 	x.sent = m
+}
+
+// weighLocked counts bytes of heads until the exchange gives its slot back.
+func (x *exchange) weighLocked(n int) {
+	x.weight += int64(n)
+	x.claim.weigh(int64(n))
 }
 
 // startClock is called when the exchange is admitted: from now on it may
@@ -230,7 +246,7 @@ func (x *exchange) beginRequest() {
 func (x *exchange) startClock() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.lengthens = time.AfterFunc(longAfter, x.becomeLong) // stopped by freeSlot
+	x.lengthens = time.AfterFunc(longAfter, x.becomeLong) // stopped by settle and freeSlot
 }
 
 // becomeLong moves an exchange that still runs to the slots of the long ones,
@@ -240,14 +256,14 @@ func (x *exchange) startClock() {
 func (x *exchange) becomeLong() {
 	x.mu.Lock()
 	if x.slot == nil || x.ended {
+		reads := x.settled && !x.read
 		x.mu.Unlock()
+		if reads {
+			x.r.readers.place(x)
+		}
 		return
 	}
-	if x.slot == x.r.short && x.r.long.tryTake() {
-		x.r.short.give()
-		x.slot = x.r.long
-		x.lengthenPlaceLocked()
-	}
+	x.lengthenLocked()
 	messages := [...]*message{x.sent, x.received}
 	x.mu.Unlock()
 	// Without the lock: a disk may hang.
@@ -260,6 +276,10 @@ func (x *exchange) becomeLong() {
 			return
 		}
 	}
+	if err := x.spillHead(); err != nil {
+		x.r.log.Warn("cannot move the head of a long exchange to disk", "url", x.uri, "error", err)
+		return
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.slot != nil && !x.ended {
@@ -267,43 +287,78 @@ func (x *exchange) becomeLong() {
 	}
 }
 
-func (x *exchange) lengthenPlace() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.lengthenPlaceLocked()
-}
-
-// lengthenPlaceLocked lets another short exchange with the origin begin.
-func (x *exchange) lengthenPlaceLocked() {
-	if x.place != "" && !x.placeLong {
-		x.r.pool.places.lengthen(x.place)
-		x.placeLong = true
+// lengthenLocked moves an exchange to the slots of the long ones, if there is
+// room in its client's and origin's shares. It reports whether it is there.
+func (x *exchange) lengthenLocked() bool {
+	if x.slot == x.r.long {
+		return true
 	}
+	if !x.r.long.tryTake() {
+		x.r.pool.places.give(x.claim, placeTunnel)
+		return false
+	}
+	if !x.r.pool.places.lengthen(x.claim) {
+		x.r.long.give()
+		return false
+	}
+	x.slot.give()
+	x.slot = x.r.long
+	return true
 }
 
 // freePlace lets another exchange with the origin begin. It may be called
 // again.
-func (x *exchange) freePlace() {
+func (x *exchange) freePlace() { x.r.pool.places.give(x.claim, placeTunnel, placeOrigin) }
+
+// settle is called when the archive needs nothing more of an exchange. It gives
+// the slot back, unless a client still reads the response.
+func (x *exchange) settle() {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.place != "" {
-		x.r.pool.places.give(x.place, x.placeLong)
-		x.place = ""
+	x.settled = true
+	if x.lengthens != nil {
+		x.lengthens.Stop()
+	}
+	reads := x.received != nil && !x.read
+	x.mu.Unlock()
+	if reads {
+		x.r.readers.add(x)
+		return
+	}
+	x.freeSlot()
+}
+
+// clientDone is called when the client wants no more of the response: what was
+// kept for it is given back, once.
+func (x *exchange) clientDone() {
+	x.mu.Lock()
+	before, settled := x.read, x.settled
+	x.read = true
+	x.mu.Unlock()
+	if before {
+		return
+	}
+	x.received.body.release()
+	if settled {
+		x.freeSlot()
 	}
 }
 
 // freeSlot gives the slot back, once.
 func (x *exchange) freeSlot() {
+	x.r.readers.remove(x)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.slot == nil {
 		return
 	}
-	if x.lengthens != nil {
-		x.lengthens.Stop()
-	}
+	x.lengthens.Stop()
 	x.slot.give()
 	x.slot = nil
+	x.claim.weigh(-x.weight)
+	x.weight = 0
+	if !x.switched {
+		x.r.pool.places.give(x.claim, placeClient)
+	}
 }
 
 // clientGone decides what becomes of a response that nobody reads any more:

@@ -50,7 +50,7 @@ func (x *exchange) submit(c *capture, err error) {
 	x.sent.body.release()
 	if err != nil {
 		x.r.lost(x, err)
-		x.freeSlot()
+		x.settle()
 		x.r.untrack(x)
 		return
 	}
@@ -69,6 +69,9 @@ func (r *Recorder) recoverPacking(c **capture, err *error) {
 
 func (x *exchange) pack() (c *capture, err error) {
 	defer x.r.recoverPacking(&c, &err)
+	if err := x.fetchHead(); err != nil {
+		return nil, err
+	}
 	c = x.newCapture()
 	x.r.counts.received.Add(c.response.length)
 	c.packRequest()

@@ -34,15 +34,15 @@ func TestHeadOnItsWayCounts(t *testing.T) {
 						c.Close()
 					}
 				})})
-				first := fetchAside(r, "http://origin/1")
+				first := fetchAside(r, "http://one/")
 				synctest.Wait()
 				before := r.space.heads.Load()
 				if before < most || before > 3*most {
 					t.Errorf("%d bytes are counted for a head of %d", before, most)
 				}
-				second := fetchAside(r, "http://origin/2")
+				second := fetchAside(r, "http://two/")
 				synctest.Wait()
-				_, err := fetch(r, "GET", "http://origin/3", "")
+				_, err := fetch(r, "GET", "http://three/", "")
 				wantRefusal(t, err, PhaseAdmission, http.StatusServiceUnavailable)
 				close(gate)
 				<-first

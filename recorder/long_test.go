@@ -95,7 +95,7 @@ func wantAllGivenBack(t *testing.T, r *Recorder) {
 	if s := r.Status(); s.Long != 0 || s.InFlight != 0 {
 		t.Errorf("%d long exchanges and %d others are left", s.Long, s.InFlight)
 	}
-	if n := len(r.pool.places.origins); n != 0 {
+	if n := len(r.pool.places.all); n != 0 {
 		t.Errorf("%d origins are still counted", n)
 	}
 	if n := r.waiting.Load(); n != 0 {

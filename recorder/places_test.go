@@ -89,7 +89,7 @@ func TestConnectionsPerOrigin(t *testing.T) {
 		if n := count(archive(t, r), "response"); n != 6 {
 			t.Errorf("%d responses are recorded, want 6", n)
 		}
-		if n := len(r.pool.places.origins); n != 0 {
+		if n := len(r.pool.places.all); n != 0 {
 			t.Errorf("%d origins are still counted", n)
 		}
 	})
@@ -143,7 +143,7 @@ func TestConnectionsPerOriginRefused(t *testing.T) {
 		}
 		mustFetch(t, r, "http://origin/after")
 		closeForTest(t, r)
-		if n := len(r.pool.places.origins); n != 0 {
+		if n := len(r.pool.places.all); n != 0 {
 			t.Errorf("%d origins are still counted", n)
 		}
 	})

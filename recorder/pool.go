@@ -25,12 +25,13 @@ const (
 
 // A pool holds the connections to origins that wait for another exchange.
 type pool struct {
-	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
-	tls     *tls.Config
-	timeout time.Duration
-	places  *places
-	space   *space
-	log     *slog.Logger
+	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
+	tls      *tls.Config
+	timeout  time.Duration
+	places   *places
+	maxConns int // to one origin
+	space    *space
+	log      *slog.Logger
 
 	maxHead, maxFields int // of replies
 
@@ -57,11 +58,12 @@ func newPool(o *Options, space *space) *pool {
 		config.ClientSessionCache = tls.NewLRUClientSessionCache(1024)
 	}
 	return &pool{
-		dial:    o.Dial,
-		tls:     config,
-		timeout: o.Timeout,
-		places:  newPlaces(o.MaxConnsPerOrigin, o.MaxInFlight),
-		space:   space,
+		dial:     o.Dial,
+		tls:      config,
+		timeout:  o.Timeout,
+		places:   newPlaces(o),
+		maxConns: o.MaxConnsPerOrigin,
+		space:    space,
 
 		maxHead:   o.MaxReplyHead,
 		maxFields: o.MaxReplyFields,
@@ -138,7 +140,7 @@ func (p *pool) makeRoom(key string) {
 	used := p.places.used(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if list := p.idle[key]; len(list) > 0 && used+len(list) > p.places.max {
+	if list := p.idle[key]; len(list) > 0 && used+len(list) > p.maxConns {
 		c := list[0]
 		p.removeLocked(c)
 		c.close()
@@ -151,7 +153,7 @@ func (p *pool) put(c *originConn) bool {
 	used := p.places.used(c.key) // the exchange that ends is one of them
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.total >= maxIdle || len(p.idle[c.key]) >= maxIdlePerOrigin || used+len(p.idle[c.key]) > p.places.max {
+	if p.closed || p.total >= maxIdle || len(p.idle[c.key]) >= maxIdlePerOrigin || used+len(p.idle[c.key]) > p.maxConns {
 		return false
 	}
 	c.idleSince = time.Now()

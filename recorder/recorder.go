@@ -43,12 +43,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/warctee/warctee/dedup"
@@ -98,12 +95,17 @@ type Options struct {
 	MaxBody int64
 	// MaxInFlight bounds the exchanges under way; default 256. Those that
 	// last longer than 10 s count towards MaxLong instead; default 4096. One
-	// origin gets at most three quarters of MaxInFlight.
+	// origin gets at most three quarters of either, and one [Client] seven
+	// eighths.
 	MaxInFlight int
 	MaxLong     int
 	// MaxConnsPerOrigin bounds the connections to an origin; exchanges
 	// beyond it wait, for at most 30 s. Default 512.
 	MaxConnsPerOrigin int
+	// MaxConnsPerTunnel bounds the exchanges under way for one
+	// [Client.Tunnel], without long ones and event streams; further ones
+	// wait until it is their turn. Default 6, as browsers with HTTP/1.1.
+	MaxConnsPerTunnel int
 	// MaxReplyHead and MaxReplyFields bound the head of a reply, in bytes
 	// and fields; what is larger fails the exchange. Default 1 MiB and 4096.
 	MaxReplyHead, MaxReplyFields int
@@ -177,6 +179,7 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.MaxInFlight, 256)
 	setDefault(&o.MaxLong, 4096)
 	setDefault(&o.MaxConnsPerOrigin, 512)
+	setDefault(&o.MaxConnsPerTunnel, 6)
 	setDefault(&o.MaxReplyHead, http1.MaxResponseHead)
 	setDefault(&o.MaxReplyFields, 4096)
 	setDefault(&o.Timeout, time.Minute)
@@ -201,7 +204,7 @@ func (o *Options) setDefaults() error {
 	if !ValidPrefix(o.Prefix) {
 		return fmt.Errorf("recorder: the prefix %q cannot start a file name", o.Prefix)
 	}
-	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, o.SpoolMemory, o.SpoolDisk, int64(o.MaxInFlight), int64(o.MaxLong), int64(o.MaxConnsPerOrigin), int64(o.MaxReplyHead), int64(o.MaxReplyFields)) < 0 {
+	if min(o.MaxSize, o.MaxBody, o.FinishBytes, o.SyncBytes, o.SpoolMemory, o.SpoolDisk, int64(o.MaxInFlight), int64(o.MaxLong), int64(o.MaxConnsPerOrigin), int64(o.MaxConnsPerTunnel), int64(o.MaxReplyHead), int64(o.MaxReplyFields)) < 0 {
 		return errors.New("recorder: a size or number is negative")
 	}
 	if !(o.MinFreePercent >= 0 && o.MinFreePercent <= 100) {
@@ -211,16 +214,6 @@ func (o *Options) setDefaults() error {
 		return errors.New("recorder: a duration is negative")
 	}
 	return nil
-}
-
-// maxPrefix leaves room, in the 255 bytes of a file name, for the rest of it.
-const maxPrefix = 100
-
-// ValidPrefix reports whether Options.Prefix may be prefix, which starts the
-// names of files and so stands in WARC-Filename too.
-func ValidPrefix(prefix string) bool {
-	return utf8.ValidString(prefix) && len(prefix) <= maxPrefix && !strings.HasPrefix(prefix, ".") && !strings.HasPrefix(prefix, " ") &&
-		!strings.ContainsFunc(prefix, func(c rune) bool { return c == '/' || c == '\\' || unicode.IsControl(c) })
 }
 
 func setDefault[T comparable](p *T, value T) {
@@ -244,6 +237,7 @@ type Recorder struct {
 	index      dedup.Index // nil: none
 	writer     *writer
 	space      *space
+	readers    *readers
 	watch      *spaceWatch
 	preamble   atomic.Int64   // length of what starts a file, at most
 	packing    chan struct{}  // an element for each body that is being compressed: that takes memory
@@ -267,6 +261,7 @@ type Recorder struct {
 	still     standstill
 	damage    error     // files that could not be kept
 	refused   time.Time // when the last refusal that took no time was told
+	told      time.Time // when tellNowAndThen told something
 
 	counts counts
 }
@@ -302,6 +297,8 @@ func Open(o Options) (*Recorder, error) {
 		still:     standstill{begun: make(chan struct{})},
 		training:  newTraining(&o),
 	}
+	r.readers = &readers{r: r, all: make(map[*exchange]reader)}
+	space.reclaim = r.readers.reclaim
 	r.cutting, r.cutNow = context.WithCancel(context.Background())
 	r.maxWaiting = int64(max(minWaiting, o.MaxInFlight))
 	r.packing = make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))
@@ -450,7 +447,10 @@ func (r *Recorder) failed(f Failure) {
 	if f.Class == classPaused || f.Class == classStopped || errors.Is(f.Err, errSpoolDisk) {
 		r.counts.unstorable.Add(1)
 	}
-	if (f.Class == classPaused || f.Class == classStopped || f.Class == classCrowded) && !r.tellsRefusal() {
+	if f.Class == classCrowded || f.Class == classBusy {
+		r.counts.crowded.Add(1)
+	}
+	if f.Phase == PhaseAdmission && (f.Class == classPaused || f.Class == classStopped || f.Class == classCrowded) && !r.tellsRefusal() {
 		return
 	}
 	level := slog.LevelWarn

@@ -60,20 +60,23 @@ func (r *Recorder) begin(req *http.Request) (*exchange, error) {
 		return nil, err
 	}
 	_, key := request.origin()
-	if err := r.admit(req.Context(), key, len(request.head)); err != nil {
+	client := clientOf(req.Context())
+	claim, err := r.admit(req.Context(), client, key, len(request.head))
+	if err != nil {
 		return nil, err
 	}
 	x := &exchange{
 		r:       r,
 		start:   time.Now(),
 		request: request,
-		place:   key,
+		client:  client,
+		claim:   claim,
 		uri:     targetURI(request.scheme, request.authority, request.target),
 		slot:    r.short,
 	}
 	if !r.track(x) {
 		x.freePlace()
-		x.freeSlot()
+		x.settle()
 		return nil, admissionError("shutting-down", errClosed)
 	}
 	x.startClock()
@@ -95,7 +98,7 @@ func (x *exchange) abandon() {
 		x.sent.body.release()
 	}
 	x.freePlace()
-	x.freeSlot()
+	x.settle()
 	x.r.untrack(x)
 }
 

@@ -44,6 +44,10 @@ type space struct {
 	total    atomic.Int64 // bytes that the disk has
 	cut      atomic.Int64 // bytes of room that were too few for a body, until there are more
 	refused  atomic.Bool  // a temporary file got no room, until one does
+
+	// reclaim makes room after an error of a temporary file, and reports
+	// whether it makes sense to try again; nil: it never does.
+	reclaim func(error) bool
 }
 
 var (
@@ -76,14 +80,27 @@ func (s *space) takeDisk(n int64) error {
 	return nil
 }
 
-// crowded says that what is under way takes so much that no more may come: of
-// the memory for heads, or of the disk, from when a body has found no room there
-// until a tenth of that is given back.
+// crowded returns an error when what is under way takes so much that no more
+// may come.
 func (s *space) crowded() error {
-	switch {
-	case s.heads.Load() > s.maxMemory/2:
+	if err := s.crowdedHeads(); err != nil {
+		return err
+	}
+	return s.crowdedDisk()
+}
+
+// crowdedHeads is crowded by the memory for heads.
+func (s *space) crowdedHeads() error {
+	if s.heads.Load() > s.maxMemory/2 {
 		return errors.New("the heads and buffers of what is under way take up the memory (--spool-memory)")
-	case s.disk.Load() > s.full.Load()/10*9 && s.full.Load() > 0:
+	}
+	return nil
+}
+
+// crowdedDisk is crowded by the disk: from when a body has found no room there
+// until a tenth of that is given back.
+func (s *space) crowdedDisk() error {
+	if full := s.full.Load(); full > 0 && s.disk.Load() > full/10*9 {
 		return fmt.Errorf("%w: %s", errSpoolDisk, size(s.maxDisk))
 	}
 	s.full.Store(0)

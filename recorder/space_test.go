@@ -174,24 +174,26 @@ func TestNoRoomForCompressedBlocks(t *testing.T) {
 	})
 }
 
-// Heads cannot go to the disk: when they take up half of the memory nobody is
-// admitted until some are gone.
+// Heads of short exchanges cannot go to the disk: when they take up half of the
+// memory nobody is admitted until some are gone, and the status says so.
 func TestCrowdedByHeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		r := openForTest(t, Options{SpoolMemory: 100_000, Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
-			w.Header().Set("X", strings.Repeat("x", 20_000))
+			w.Header().Set("X", strings.Repeat("x", 10_000))
 			w.(http.Flusher).Flush()
 			<-gate
 		})})
 		var all []<-chan result
-		for range 3 {
-			all = append(all, fetchAside(r, "http://origin/"))
+		for _, host := range []string{"a", "b", "c"} {
+			all = append(all, fetchAside(r, "http://"+host+"/"))
 			synctest.Wait()
 		}
 		_, err := fetch(r, "GET", "http://origin/", "")
 		wantRefusal(t, err, PhaseAdmission, http.StatusServiceUnavailable)
-		if err == nil || !strings.Contains(err.Error(), "--spool-memory") {
+		if s := r.Status(); s.NoRoom == nil || s.Crowded != 1 {
+			t.Errorf("status %+v", s)
+		} else if !strings.Contains(err.Error(), "--spool-memory") {
 			t.Errorf("refused with %v", err)
 		}
 		close(gate)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -51,7 +52,8 @@ type spool struct {
 	heads    int64     // and for the heads of its message
 	done     int64     // of what it holds, is in the archive or a copy of what is to be appended
 	size     int64
-	extra    []byte // bytes on their way to the follower that are not kept
+	extra    []byte    // bytes on their way to the follower that are not kept …
+	passing  time.Time // … since then
 	ended    bool
 	err      error // how the message ended; nil: whole
 	followed bool  // somebody follows
@@ -120,8 +122,18 @@ func (s *spool) setDone(done bool) {
 	}
 }
 
-// Write keeps p, or nothing.
+// Write keeps p, or nothing. What finds no room takes that of clients which are
+// slow to read what is in the archive already.
 func (s *spool) Write(p []byte) (int, error) {
+	for {
+		n, err := s.tryWrite(p)
+		if err == nil || s.space.reclaim == nil || !s.space.reclaim(err) { // not with the lock: it takes those of others
+			return n, err
+		}
+	}
+}
+
+func (s *spool) tryWrite(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file == nil {
@@ -266,13 +278,23 @@ func (s *spool) writeFileLocked(f *os.File, p []byte, at int64) error {
 func (s *spool) pass(p []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.extra = p
+	s.extra, s.passing = p, time.Now()
 	s.changed.Broadcast()
 	for len(s.extra) > 0 && s.followed && !s.cut {
 		s.changed.Wait()
 	}
 	s.extra = nil
 	return s.followed && !s.cut
+}
+
+// waits returns how long pass has waited for the follower.
+func (s *spool) waits() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.extra) == 0 {
+		return 0
+	}
+	return time.Since(s.passing)
 }
 
 // stopPassing makes pass return. It may be called at any time.
@@ -292,6 +314,13 @@ func (s *spool) end(err error) {
 		s.ended, s.err = true, err
 		s.changed.Broadcast()
 	}
+}
+
+// takes returns how many bytes of the disk it has, and whether it has a file.
+func (s *spool) takes() (onDisk int64, file bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.onDisk, s.file != nil
 }
 
 // len returns how many octets are kept.
@@ -346,9 +375,10 @@ func (m *memReader) Read(p []byte) (int, error) {
 
 // A follower reads along.
 type follower struct {
-	s   *spool
-	off int64
-	buf []byte // for what is not in memory to stay
+	s     *spool
+	off   int64
+	taken atomic.Int64 // of off: what is not looked at any more
+	buf   []byte       // for what is not in memory to stay
 }
 
 // follow starts the one follower.
@@ -369,6 +399,7 @@ func (f *follower) next(wait func()) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.lookAwayLocked()
+	f.taken.Store(f.off)
 	for first := true; ; first = false {
 		switch {
 		case !s.followed:

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 type counts struct {
 	captures, revisits, others, truncated, incomplete, failures, lost, lostRecords atomic.Int64
-	received, written, pauses, damaged, unstorable                                 atomic.Int64
+	received, written, pauses, damaged, unstorable, crowded, slow                  atomic.Int64
 }
 
 // A Status is a snapshot of a recorder's work.
@@ -16,12 +16,14 @@ type Status struct {
 	Incomplete  int64 // of the former: cut by the recorder, by a limit or for want of time or disk
 	Failures    int64 // exchanges that gave no response …
 	Unstorable  int64 // … of them were refused because the archive could not be written to, or the disk was nearly full
+	Crowded     int64 // … of them were refused because too much was under way: altogether, for the client, or with the origin
 	Lost        int64 // exchanges whose client got a response that could not be recorded
 	LostRecords int64 // other records that could not be written: of look-ups, failures, bad replies
 	Received    int64 // octets of responses, heads included
 	Written     int64 // bytes of records on disk
 	InFlight    int   // exchanges under way
-	Long        int   // long ones and WebSockets
+	Long        int   // long ones, WebSockets, and recorded responses that clients still read
+	SlowClients int64 // clients that were cut because they read a recorded response too slowly, and others needed the room
 	Waiting     int64 // captures that cannot be appended for now
 	SpoolMemory int64 // bytes in memory until they are in the archive
 	SpoolDisk   int64 // bytes in temporary files
@@ -32,6 +34,7 @@ type Status struct {
 	Pauses      int64 // how often nothing was admitted because of the disk
 	Unavailable error // why nothing is recorded, for now or for good, or nil
 	Stopped     bool  // it is for good
+	NoRoom      error // why no exchange is admitted until some that are under way end, or nil
 }
 
 // Status returns a snapshot.
@@ -48,6 +51,9 @@ func (r *Recorder) Status() Status {
 		Incomplete:  r.counts.incomplete.Load(),
 		Unstorable:  r.counts.unstorable.Load(), // before the next, which includes it
 		Failures:    r.counts.failures.Load(),
+		Crowded:     r.counts.crowded.Load(),
+		SlowClients: r.counts.slow.Load(),
+		NoRoom:      r.space.crowded(),
 		Lost:        r.counts.lost.Load(),
 		LostRecords: r.counts.lostRecords.Load(),
 		Received:    r.counts.received.Load(),

@@ -21,7 +21,12 @@ type switched struct {
 func (c *originConn) switchProtocols(a *attempt, reply *http1.Response) bool {
 	x := a.x
 	if !x.r.long.tryTake() {
-		a.deliver(event{err: admissionError("busy", errTooManyLong)})
+		a.deliver(event{err: admissionError(classBusy, errTooManyLong)})
+		return false
+	}
+	if !x.r.pool.places.lengthen(x.claim) {
+		x.r.long.give()
+		a.deliver(event{err: admissionError(classBusy, errShareOfLong)})
 		return false
 	}
 	x.beginReply(c, reply)
@@ -32,8 +37,8 @@ func (c *originConn) switchProtocols(a *attempt, reply *http1.Response) bool {
 		x.dropReply()
 		return false
 	}
-	x.received.body.release() // the client reads the connection
-	x.lengthenPlace()
+	x.switched = true
+	x.clientDone() // it reads the connection
 	x.endBody(a.upload.stop(), "", x.bodyEnded(), nil)
 	c.handedOver = true
 	return false
@@ -57,7 +62,7 @@ func (s *switched) Close() error {
 		s.c.close()
 		s.x.r.long.give()
 		s.c.pool.forget(s.c)
-		s.x.freePlace()
+		s.x.r.pool.places.give(s.x.claim, placeTunnel, placeClient, placeOrigin)
 	})
 	return nil
 }

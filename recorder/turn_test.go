@@ -60,7 +60,7 @@ func TestPauseWhileWaitingForAPlace(t *testing.T) {
 			} else if err := r.Close(t.Context()); !errors.Is(err, cause) {
 				t.Errorf("Close: %v", err)
 			}
-			if n := len(r.pool.places.origins); n != 0 {
+			if n := len(r.pool.places.all); n != 0 {
 				t.Errorf("%d origins are still counted", n)
 			}
 		})

@@ -261,7 +261,7 @@ func (w *writer) countOnce(c *capture) {
 
 // letGo lets another exchange begin.
 func (w *writer) letGo(c *capture) {
-	c.x.freeSlot()
+	c.x.settle()
 	if c.single {
 		w.singles.Add(-1)
 	}

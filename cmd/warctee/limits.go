@@ -24,6 +24,7 @@ type limitFlags struct {
 	maxConns            int
 	maxConnsPerClient   int
 	maxConnsPerOrigin   int
+	maxConnsPerTunnel   int
 	maxHandshakes       int
 	maxLong             int
 	maxUnfinished       sizeFlag
@@ -46,6 +47,7 @@ func (f *limitFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxConns, "max-connections", 0, "connections of clients at once; further ones get 503 (default: 16384, or fewer where ulimit -n has no room for as many to origins)")
 	flags.IntVar(&f.maxConnsPerClient, "max-connections-per-client", 0, "the same for one address of a client (default: 3/4 of that)")
 	flags.IntVar(&f.maxConnsPerOrigin, "max-connections-per-origin", 512, "connections to one origin at once; further exchanges wait")
+	flags.IntVar(&f.maxConnsPerTunnel, "max-connections-per-tunnel", 6, "connections to its origin at once for one tunnel of a client with HTTP/2; further requests in it wait their turn. Long exchanges and event streams do not count")
 	flags.IntVar(&f.maxHandshakes, "max-handshakes", 64, "TLS handshakes with clients at once; further ones wait")
 	flags.Var(&f.maxUnfinished, "max-unfinished", "memory for heads of requests and TLS handshakes that are not complete, all together; one address of a client gets a quarter of it; more: 503")
 	flags.IntVar(&f.maxLong, "max-long", 4096, "exchanges at once that last longer than 10s, and WebSockets")
@@ -81,6 +83,7 @@ func (f *limitFlags) check() error {
 		{"max-fields", f.maxFields, f.maxFields >= 1, atLeastOne},
 		{"max-reply-fields", f.maxReplyFields, f.maxReplyFields >= 1, atLeastOne},
 		{"max-connections-per-origin", f.maxConnsPerOrigin, f.maxConnsPerOrigin >= 1, atLeastOne},
+		{"max-connections-per-tunnel", f.maxConnsPerTunnel, f.maxConnsPerTunnel >= 1, atLeastOne},
 		{"max-handshakes", f.maxHandshakes, f.maxHandshakes >= 1, atLeastOne},
 		{"max-long", f.maxLong, f.maxLong >= 1, atLeastOne},
 		{"leaf-cache", f.leafCache, f.leafCache >= 1, atLeastOne},

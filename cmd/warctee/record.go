@@ -223,6 +223,7 @@ func (f *recordFlags) recorderOptions(log *slog.Logger) (recorder.Options, error
 		MaxInFlight:       f.inFlight,
 		MaxLong:           f.limits.maxLong,
 		MaxConnsPerOrigin: f.limits.maxConnsPerOrigin,
+		MaxConnsPerTunnel: f.limits.maxConnsPerTunnel,
 		MaxReplyHead:      int(f.limits.maxReplyHead),
 		MaxReplyFields:    f.limits.maxReplyFields,
 		SpoolMemory:       int64(f.limits.spoolMemory),
@@ -408,7 +409,7 @@ func (s serverStatus) incomplete() error {
 		if s.Unstorable > 0 {
 			what = append(what, fmt.Sprintf("%s refused because of the disk", english.Plural(int(s.Unstorable), "request was", "requests were")))
 		}
-		if !s.Recording {
+		if s.State == "paused" || s.State == "stopped" {
 			what = append(what, fmt.Sprintf("recording was %s at the end: %s", s.State, s.Error))
 		}
 	}

@@ -103,7 +103,8 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 			}
 			return t.Authority, t.TLS, true
 		},
-		Context: func(ctx context.Context) context.Context {
+		Context: func(ctx context.Context, c proxy.Client) context.Context {
+			ctx = recorder.WithClient(ctx, clientOf(ctx, c))
 			if head := mitm.RequestOf(ctx); head != nil {
 				return recorder.WithClientHead(ctx, head)
 			}
@@ -138,6 +139,17 @@ func (s *server) serve(f *recordFlags, log *slog.Logger) {
 			s.failed <- err
 		}
 	}()
+}
+
+// clientOf tells the recorder about a client. Only over HTTP/2 are there many
+// requests in one tunnel at once.
+func clientOf(ctx context.Context, c proxy.Client) recorder.Client {
+	host, _, _ := net.SplitHostPort(c.Addr)
+	client := recorder.Client{Name: host, HangUp: c.HangUp}
+	if t := mitm.TunnelOf(ctx); t != nil && c.HTTP2 {
+		client.Tunnel = t
+	}
+	return client
 }
 
 // stop lets what is under way end until ctx is done, and closes everything.
@@ -186,10 +198,12 @@ type serverStatus struct {
 	Failures     int64     `json:"failures"`
 	Unstorable   int64     `json:"refused_by_storage"`
 	Forbidden    int64     `json:"refused"`
+	Crowded      int64     `json:"refused_crowded"`
 	Lost         int64     `json:"lost"`
 	LostRecords  int64     `json:"records_lost"`
 	InFlight     int       `json:"in_flight"`
 	Long         int       `json:"long"`
+	SlowClients  int64     `json:"slow_clients_cut"`
 	Received     int64     `json:"bytes_received"`
 	Written      int64     `json:"bytes_written"`
 	TLSTunnels   int64     `json:"tls_tunnels"`
@@ -227,12 +241,14 @@ func (s *server) status(f *recordFlags) serverStatus {
 		Truncated:    r.Truncated,
 		Incomplete:   r.Incomplete,
 		Failures:     r.Failures - r.Unstorable - notReached,
+		Crowded:      r.Crowded,
 		Unstorable:   r.Unstorable,
 		Forbidden:    s.failures.refused.Total(),
 		Lost:         r.Lost,
 		LostRecords:  r.LostRecords,
 		InFlight:     r.InFlight,
 		Long:         r.Long,
+		SlowClients:  r.SlowClients,
 		Received:     r.Received,
 		Written:      r.Written,
 		TLSTunnels:   t.TLS,
@@ -256,14 +272,13 @@ func (s *server) status(f *recordFlags) serverStatus {
 	if s.users != nil {
 		st.BadLogins = s.users.Failed()
 	}
-	if r.Unavailable != nil {
-		st.Error = r.Unavailable.Error()
-	}
 	switch st.State = "recording"; {
 	case r.Stopped:
-		st.State = "stopped"
-	case !st.Recording:
-		st.State = "paused"
+		st.State, st.Error = "stopped", r.Unavailable.Error()
+	case r.Unavailable != nil:
+		st.State, st.Error = "paused", r.Unavailable.Error()
+	case r.NoRoom != nil:
+		st.State, st.Error, st.Recording = "crowded", r.NoRoom.Error(), false
 	}
 	return st
 }

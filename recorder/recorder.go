@@ -20,7 +20,7 @@
 //	  reads the reply's head, then its body into the spool (spool.go), which
 //	  the client follows                body.go
 //	finish, in its own goroutine        finish.go
-//	  digests, dedup look-up, records (records.go), compression
+//	  digests, dedup look-up (originals.go), records (records.go), compression
 //	the writer goroutine                writer.go
 //	  verdict, append, sync, index      committer.go
 //	  what does not fit a file          segments.go, chain.go
@@ -242,6 +242,7 @@ type Recorder struct {
 	token      string // in file names: random
 	pool       *pool
 	index      dedup.Index // nil: none
+	originals  *originals
 	writer     *writer
 	space      *space
 	watch      *spaceWatch
@@ -268,8 +269,7 @@ type Recorder struct {
 	still     standstill
 	damage    error     // files that could not be kept
 	refused   time.Time // when the last refusal that took no time was told
-
-	counts counts
+	counts    counts
 }
 
 // Open opens the archive and starts the writer. It recovers what another
@@ -304,6 +304,7 @@ func Open(o Options) (*Recorder, error) {
 		training:  newTraining(&o),
 	}
 	r.cutting, r.cutNow = context.WithCancel(context.Background())
+	r.originals = newOriginals(dir, o.Logger, r.cutting)
 	r.maxWaiting = int64(max(minWaiting, o.MaxInFlight))
 	r.packing = make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))
 	r.finishing = make(chan *exchange)
@@ -355,7 +356,6 @@ func (r *Recorder) Close(ctx context.Context) error {
 		close(r.idle)
 	}
 	r.mu.Unlock()
-
 	select {
 	case <-r.idle:
 	case <-ctx.Done():

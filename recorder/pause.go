@@ -220,12 +220,24 @@ func (w *writer) endLeft() error {
 func (w *writer) finish() error {
 	var err error
 	w.guard(func() { err = w.finishWaiting() })
-	w.behind.Store(0)
+	w.noteWaiting()
+	w.note.close()
 	err = errors.Join(err, w.set.Close())
 	if w.index != nil {
 		err = errors.Join(err, w.index.close())
 	}
 	return err
+}
+
+// noteWaiting tells, and writes down, what waits.
+func (w *writer) noteWaiting() {
+	octets := int64(0)
+	for _, c := range w.waiting {
+		octets += c.octets()
+	}
+	w.behind.Store(int64(len(w.waiting)))
+	w.octets.Store(octets)
+	w.note.update(w.waiting)
 }
 
 // finishWaiting is the last attempt: what cannot be written now is lost.

@@ -37,7 +37,8 @@ type writer struct {
 	singles atomic.Int64  // captures without a slot that are not appended yet
 	name    atomic.Value  // string: the current file, for Status
 	files   atomic.Int64  // files started, for Status
-	behind  atomic.Int64  // captures that wait, for Status
+	behind  atomic.Int64  // captures that wait, for Status …
+	octets  atomic.Int64  // … and octets of their blocks
 
 	// Owned by the goroutine.
 	set      *rotate.Set
@@ -56,6 +57,7 @@ type writer struct {
 	dirty    int64  // bytes appended, or held back, since the last sync
 	retryAt  *time.Timer
 	guessed  time.Time // when it last tried whether there is room after all
+	note     *waitingNote
 	closeErr error
 }
 
@@ -90,6 +92,7 @@ func newWriter(r *Recorder, set *rotate.Set) *writer {
 		recent:  make(map[string]*recent),
 		syncAt:  time.NewTimer(time.Hour),
 		retryAt: time.NewTimer(time.Hour),
+		note:    openNote(r.dir, r.log),
 	}
 	w.syncAt.Stop()
 	w.retryAt.Stop()
@@ -165,7 +168,7 @@ func (w *writer) run() {
 			w.armed = true
 			w.syncAt.Reset(w.r.options.SyncInterval)
 		}
-		w.behind.Store(int64(len(w.waiting)))
+		w.noteWaiting()
 	}
 }
 

@@ -83,7 +83,7 @@ func (m *message) write(p []byte, payload, raw *digest) {
 			m.extra += int64(len(p))
 			return
 		}
-		n, data, err := m.body.Next(p)
+		n, data, err := m.body.Collect(p)
 		payload.write(data)
 		m.bodyErr = err
 		p = p[n:]

@@ -13,7 +13,7 @@ type BodyReader struct {
 	kind http1.Kind
 	walk *http1.Body
 	raw  *bufio.Reader
-	data []byte // of the buffer of raw, which stays until more is asked for
+	data []byte // a copy, or of the buffer of raw, which stays until more is asked for
 	err  error  // sticky, but io.EOF
 }
 
@@ -51,7 +51,7 @@ func (b *BodyReader) fill() {
 		return
 	}
 	buffered, _ := b.raw.Peek(b.raw.Buffered())
-	n, data, err := b.walk.Next(buffered)
+	n, data, err := b.walk.Collect(buffered)
 	b.data, b.err = data, err
 	b.raw.Discard(n) // cannot fail: it was peeked
 }

@@ -3,6 +3,7 @@
 //
 //	NewBodyReader   message body → payload, as WARC-Payload-Digest takes it
 //	NewReader       payload → what the origin encoded
+//	Start           the same, of the first octets
 package coding
 
 import (
@@ -13,10 +14,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/zstd"
 )
 
 // Bounds on what is decoded.
@@ -33,6 +34,12 @@ var ErrUnknown = errors.New("unknown content-coding")
 // that is unknown, or that does not begin well; later ones come from Read. What
 // it returns can be very much longer than r: bounds are the caller's matter.
 func NewReader(r io.Reader, codings []string) (io.Reader, error) {
+	return newReader(r, codings, func(coding string, r io.Reader) (io.Reader, error) {
+		return remove(coding, r, func(r io.Reader) io.Reader { return r }, zstdDecoders)
+	})
+}
+
+func newReader(r io.Reader, codings []string, remove func(coding string, r io.Reader) (io.Reader, error)) (io.Reader, error) {
 	if len(codings) > MaxCodings {
 		return nil, fmt.Errorf("%d content-codings, more than %d", len(codings), MaxCodings)
 	}
@@ -64,7 +71,9 @@ func (d *decoded) Read(p []byte) (n int, err error) {
 	return d.r.Read(p)
 }
 
-func remove(coding string, r io.Reader) (io.Reader, error) {
+// remove removes one coding; zstd from what prepare makes of r, with a decoder of
+// the pool.
+func remove(coding string, r io.Reader, prepare func(io.Reader) io.Reader, pool *sync.Pool) (io.Reader, error) {
 	switch strings.ToLower(coding) {
 	case "identity":
 		return r, nil
@@ -75,7 +84,7 @@ func remove(coding string, r io.Reader) (io.Reader, error) {
 	case "br":
 		return brotli.NewReader(r), nil
 	case "zstd":
-		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderLowmem(true))
+		return newZstdReader(pool, prepare(r))
 	}
 	return nil, ErrUnknown
 }

@@ -14,8 +14,8 @@
 // Losing an index costs duplicates in the archive, nothing else. A wrong entry
 // would cost more: a reference to a capture that does not exist. Therefore
 // entries are committed only when the captures that they name are durable, a
-// damaged entry is as good as none, and the one who looks up checks that the
-// file is still there and long enough.
+// damaged entry is as good as none, and whoever looks up checks that the record is
+// still there.
 //
 // # Layout of the bbolt file
 //

@@ -52,6 +52,8 @@ type Body struct {
 	state  bodyState
 	remain int64  // octets of the body or of the chunk still to come
 	line   []byte // of the line or trailer section that was begun
+	err    error  // what the next Collect returns …
+	failed int    // … and how many bytes it consumes
 }
 
 type bodyState int
@@ -116,12 +118,50 @@ func (b *Body) Next(p []byte) (n int, data []byte, err error) {
 			n += take
 			b.tookData(int64(take))
 		default:
+			if took := b.takeUsual(p[n:]); took > 0 {
+				n += took
+				continue
+			}
 			took, err := b.takeLine(p[n:])
 			n += took
 			if err != nil {
 				return n, nil, err
 			}
 		}
+	}
+	return n, data, nil
+}
+
+// Bounds on what Collect copies, in bytes.
+const (
+	collectSize  = 4 << 10
+	collectBelow = 512 // longer data is handed out without a copy
+)
+
+// Collect is Next for callers that take some effort with each piece of data.
+// Where chunks are small it returns the data of several as one copy; it does not
+// wait for more of them than p has. An error is returned after the data in front
+// of it. One body is walked either with Next or with Collect.
+func (b *Body) Collect(p []byte) (n int, data []byte, err error) {
+	if b.err != nil {
+		return min(b.failed, len(p)), nil, b.err
+	}
+	n, data, err = b.Next(p)
+	if err != nil || b.kind != Chunked || len(data) >= collectBelow {
+		return n, data, err
+	}
+	copied := false
+	for n < min(len(p), collectSize) && b.state != isDone {
+		took, more, err := b.Next(p[n:min(len(p), collectSize)])
+		if err != nil {
+			b.err, b.failed = err, took
+			return n, data, nil
+		}
+		n += took
+		if len(more) > 0 && !copied {
+			data, copied = append(make([]byte, 0, collectSize), data...), true
+		}
+		data = append(data, more...)
 	}
 	return n, data, nil
 }
@@ -138,6 +178,37 @@ func (b *Body) tookData(n int64) {
 	if b.kind == Chunked {
 		b.state = inDataEnd
 	}
+}
+
+// takeUsual takes a line of the framing in its usual form: the end of the data of
+// a chunk, or the size of the next one in a few digits and nothing else. It
+// returns 0 for any other, and for one that p does not have whole.
+func (b *Body) takeUsual(p []byte) (n int) {
+	if len(b.line) > 0 || len(p) < 2 {
+		return 0
+	}
+	switch b.state {
+	case inDataEnd:
+		if p[0] == '\r' && p[1] == '\n' {
+			b.state = inChunkLine
+			return 2
+		}
+	case inChunkLine:
+		size := int64(0)
+		for n < min(8, len(p)-2) {
+			d, ok := hexDigit(p[n])
+			if !ok {
+				break
+			}
+			size = size<<4 | d
+			n++
+		}
+		if size > 0 && p[n] == '\r' && p[n+1] == '\n' {
+			b.remain, b.state = size, inData
+			return n + 2
+		}
+	}
+	return 0
 }
 
 // takeLine takes the rest of a line of the framing, or what there is of it.

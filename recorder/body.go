@@ -44,7 +44,7 @@ func (b *body) next(wait func()) ([]byte, error) {
 		if b.err != nil {
 			break
 		}
-		n, data, err := b.walk.Next(b.raw)
+		n, data, err := b.walk.Collect(b.raw)
 		b.raw, b.data, b.err = b.raw[n:], data, err
 	}
 	if len(b.data) > 0 {

@@ -28,8 +28,8 @@ type chain struct {
 	files  int64
 	total  int64 // bytes appended
 
-	response       *rotate.File // in which the response is, or its first segment …
-	offset, length int64        // … and where
+	response       []*rotate.File // in which the response is, or its segments …
+	offset, length int64          // … and where in the first one
 }
 
 // errInChain: the current file of the series is not to blame.
@@ -101,7 +101,7 @@ func (w *writer) appendChain(c *capture, out *output) error {
 	if err := w.syncOutput(out); err != nil {
 		return err
 	}
-	if c.revisit && !w.r.holds(c.original) {
+	if c.revisit && !w.r.originals.has(c.original) {
 		c.undoRevisit()
 		return w.append(c)
 	}
@@ -261,8 +261,11 @@ func (w *writer) putInChain(c *capture, p, record *part, fresh bool) error {
 		return errReckoned
 	}
 	ch.total += length
-	if p == &c.response && ch.response == nil {
-		ch.response, ch.offset, ch.length = ch.file, offset, length
+	if p == &c.response {
+		if len(ch.response) == 0 {
+			ch.offset, ch.length = offset, length
+		}
+		ch.response = append(ch.response, ch.file)
 	}
 	return nil
 }
@@ -288,7 +291,8 @@ func (w *writer) commitChain(c *capture) error {
 	w.r.space.appended.Add(ch.total)
 	w.files.Add(ch.files)
 	if c.digest != "" && !c.revisit && w.index != nil {
-		known := &recent{Capture: c.asOriginal(ch.response.Name(), ch.offset, ch.length)}
+		w.r.originals.wroteChain(ch.response, ch.offset)
+		known := &recent{Capture: c.asOriginal(ch.response[0].Name(), ch.offset, ch.length)}
 		w.remember(c.digest, known)
 		w.index.commit([]string{c.digest}, []*recent{known})
 	}

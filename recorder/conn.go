@@ -381,7 +381,7 @@ func (c *originConn) readBody(x *exchange, framing http1.Framing, events bool) (
 				return truncatedBy(err), bodyError(err)
 			}
 		}
-		n, payload, err := body.Next(c.buf[c.r:c.w])
+		n, payload, err := body.Collect(x.received.keepable(c.buf[c.r:c.w]))
 		if err != nil {
 			x.keep(c.buf[c.r:c.w], nil) // as received, what it may be
 			c.r = c.w

@@ -127,6 +127,14 @@ func (m *message) keep(raw, payload []byte) (kept int, err error) {
 	return len(raw), nil
 }
 
+// keepable returns so much from the start of raw as keep keeps all of or nothing.
+func (m *message) keepable(raw []byte) []byte {
+	if room := m.limit - m.body.len(); 0 < room && room < int64(len(raw)) {
+		return raw[:room]
+	}
+	return raw
+}
+
 // expectedBody tells how many octets a body will have on the wire, or -1.
 func expectedBody(f http1.Framing) int64 {
 	switch f.Kind {

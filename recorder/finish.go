@@ -1,8 +1,7 @@
 package recorder
 
 import (
-	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/warctee/warctee/dedup"
@@ -105,20 +104,24 @@ func (r *Recorder) lookUp(digest string) *dedup.Capture {
 		r.log.Error("cannot look up a payload in the index: it is stored again", "error", err)
 		return nil
 	}
-	if !ok || !r.holds(&original) {
+	if !ok || !r.holds(&original, digest) {
 		return nil
 	}
 	return &original
 }
 
-// holds reports whether the file of an original is still there and as long as
-// it was: an index is never trusted more than the files.
-func (r *Recorder) holds(original *dedup.Capture) bool {
-	name := filepath.Join(r.options.Dir, filepath.Base(original.File))
-	for _, n := range []string{name, name + ".open"} {
-		if info, err := os.Stat(n); err == nil {
-			return info.Mode().IsRegular() && info.Size() >= original.Offset+original.Length
-		}
+// holds reports whether an original is there, whole, with that payload. It may
+// take as long as reading what was just received.
+func (r *Recorder) holds(original *dedup.Capture, digest string) bool {
+	if r.originals.has(original) {
+		return true
 	}
-	return false
+	places := r.packing
+	if original.Length > spoolMemory {
+		places = r.packingBig
+	}
+	places <- struct{}{}
+	defer func() { <-places }()
+	payload, _, _ := strings.Cut(digest, " ") // a strong one may follow
+	return r.originals.find(original, payload)
 }

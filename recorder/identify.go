@@ -69,11 +69,7 @@ func (x *exchange) identify() (mediaType string) {
 	defer lookBuffers.Put(look)
 	look.raw.Reset(io.LimitReader(x.received.body.reader(), identifyRaw))
 	defer look.raw.Reset(nil)
-	payload, err := coding.NewReader(coding.NewBodyReader(look.raw, x.reply.Framing), x.reply.Tokens("Content-Encoding"))
-	if err != nil {
-		return ""
-	}
-	n, err := io.ReadFull(payload, look.start[:])
+	n, err := coding.Start(coding.NewBodyReader(look.raw, x.reply.Framing), x.reply.Tokens("Content-Encoding"), look.start[:])
 	if n == 0 && err != nil {
 		return ""
 	}

@@ -199,6 +199,7 @@ func (w *writer) end(out *output) error {
 		c.setDone(false)
 		c.appended = 0
 	}
+	w.r.originals.finished(out.file)
 	w.waiting = slices.Concat(out.unsynced, w.waiting)
 	out.unsynced = nil
 	return nil
@@ -213,6 +214,30 @@ func (w *writer) endLeft() error {
 		w.left = w.left[1:]
 	}
 	return nil
+}
+
+// finish makes everything durable and known.
+func (w *writer) finish() error {
+	var err error
+	w.guard(func() { err = w.finishWaiting() })
+	w.noteWaiting()
+	w.note.close()
+	err = errors.Join(err, w.set.Close())
+	if w.index != nil {
+		err = errors.Join(err, w.index.close())
+	}
+	return err
+}
+
+// noteWaiting tells, and writes down, what waits.
+func (w *writer) noteWaiting() {
+	octets := int64(0)
+	for _, c := range w.waiting {
+		octets += c.octets()
+	}
+	w.behind.Store(int64(len(w.waiting)))
+	w.octets.Store(octets)
+	w.note.update(w.waiting)
 }
 
 // finishWaiting is the last attempt: what cannot be written now is lost.

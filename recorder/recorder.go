@@ -20,7 +20,7 @@
 //	  reads the reply's head, then its body into the spool (spool.go), which
 //	  the client follows                body.go
 //	finish, in its own goroutine        finish.go
-//	  digests, dedup look-up, records (records.go), compression
+//	  digests, dedup look-up (originals.go), records (records.go), compression
 //	the writer goroutine                writer.go
 //	  verdict, append, sync, index      committer.go
 //	  what does not fit a file          segments.go, chain.go
@@ -235,6 +235,7 @@ type Recorder struct {
 	token      string // in file names: random
 	pool       *pool
 	index      dedup.Index // nil: none
+	originals  *originals
 	writer     *writer
 	space      *space
 	readers    *readers
@@ -300,6 +301,7 @@ func Open(o Options) (*Recorder, error) {
 	r.readers = &readers{r: r, all: make(map[*exchange]reader)}
 	space.reclaim = r.readers.reclaim
 	r.cutting, r.cutNow = context.WithCancel(context.Background())
+	r.originals = newOriginals(dir, o.Logger, r.cutting)
 	r.maxWaiting = int64(max(minWaiting, o.MaxInFlight))
 	r.packing = make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))
 	r.finishing = make(chan *exchange)
@@ -350,7 +352,6 @@ func (r *Recorder) Close(ctx context.Context) error {
 		close(r.idle)
 	}
 	r.mu.Unlock()
-
 	select {
 	case <-r.idle:
 	case <-ctx.Done():

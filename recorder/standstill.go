@@ -68,7 +68,7 @@ func (r *Recorder) pause(err error) {
 		first, s.paused = s.paused == nil, err
 	})
 	if first {
-		r.log.Error("RECORDING IS PAUSED: clients get 503 until the archive can be written to again; what was captured is kept until then", "error", err)
+		r.log.Error("RECORDING IS PAUSED: clients get 503 until the archive can be written to again; what was captured is kept until then, in memory and temporary files: a kill would end it", "error", err)
 	}
 }
 

@@ -30,7 +30,6 @@ func (c *originConn) switchProtocols(a *attempt, reply *http1.Response) bool {
 		return false
 	}
 	x.beginReply(c, reply)
-	c.nc.SetDeadline(time.Time{})
 	s := &switched{c: c, reply: reply, x: x}
 	if !a.deliver(event{switched: s}) {
 		x.r.long.give()
@@ -39,7 +38,9 @@ func (c *originConn) switchProtocols(a *attempt, reply *http1.Response) bool {
 	}
 	x.switched = true
 	x.clientDone() // it reads the connection
-	x.endBody(a.upload.stop(), "", x.bodyEnded(), nil)
+	uploaded := a.upload.stop()
+	c.nc.SetDeadline(time.Time{}) // not before: a write of the request sets one
+	x.endBody(uploaded, "", x.bodyEnded(), nil)
 	c.handedOver = true
 	return false
 }

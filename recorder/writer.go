@@ -38,7 +38,8 @@ type writer struct {
 	singles atomic.Int64  // captures without a slot that are not appended yet
 	name    atomic.Value  // string: the current file, for Status
 	files   atomic.Int64  // files started, for Status
-	behind  atomic.Int64  // captures that wait, for Status
+	behind  atomic.Int64  // captures that wait, for Status …
+	octets  atomic.Int64  // … and octets of their blocks
 
 	// Owned by the goroutine.
 	set      *rotate.Set
@@ -57,6 +58,7 @@ type writer struct {
 	dirty    int64  // bytes appended, or held back, since the last sync
 	retryAt  *time.Timer
 	guessed  time.Time // when it last tried whether there is room after all
+	note     *waitingNote
 	closeErr error
 }
 
@@ -92,6 +94,7 @@ func newWriter(r *Recorder, set *rotate.Set) *writer {
 		recent:  make(map[string]*recent),
 		syncAt:  time.NewTimer(time.Hour),
 		retryAt: time.NewTimer(time.Hour),
+		note:    openNote(r.dir, r.log),
 	}
 	w.syncAt.Stop()
 	w.retryAt.Stop()
@@ -167,7 +170,7 @@ func (w *writer) run() {
 			w.armed = true
 			w.syncAt.Reset(w.r.options.SyncInterval)
 		}
-		w.behind.Store(int64(len(w.waiting)))
+		w.noteWaiting()
 	}
 }
 
@@ -323,7 +326,9 @@ func (w *writer) appendTo(c *capture, out *output) error {
 	out.unsynced = append(out.unsynced, c)
 	if c.digest != "" && !c.revisit && w.index != nil {
 		request, response := records[0], records[1]
-		w.remember(c.digest, &recent{Capture: c.asOriginal(out.file.Name(), offset+request.size, response.size), file: out.file})
+		at := offset + request.size
+		w.r.originals.wrote(out.file, at)
+		w.remember(c.digest, &recent{Capture: c.asOriginal(out.file.Name(), at, response.size), file: out.file})
 	}
 	return nil
 }
@@ -339,6 +344,7 @@ func (w *writer) output(series string) (*output, error) {
 	if out == nil || out.file != file {
 		if out != nil {
 			w.settle(out)
+			w.r.originals.finished(out.file)
 		}
 		out = &output{file: file}
 		w.series[series] = out
@@ -371,7 +377,7 @@ func (w *writer) begin(file *rotate.File, to target) error {
 // decide makes a capture a revisit when its payload is known by now, and a
 // response again when the original of a revisit has gone meanwhile.
 func (w *writer) decide(c *capture, out *output) error {
-	if c.revisit && c.original.File != out.file.Name() && !w.r.holds(c.original) {
+	if c.revisit && c.original.File != out.file.Name() && !w.r.originals.has(c.original) {
 		c.undoRevisit()
 	}
 	known := w.recent[c.digest]
@@ -383,7 +389,7 @@ func (w *writer) decide(c *capture, out *output) error {
 		if err := w.syncFile(known.file); err != nil {
 			return err
 		}
-		if !w.r.holds(&known.Capture) {
+		if !w.r.originals.has(&known.Capture) {
 			delete(w.recent, c.digest)
 			return nil
 		}
@@ -479,11 +485,19 @@ func (w *writer) rotate() error {
 		return w.r.Err()
 	}
 	err := w.set.Finish()
+	w.noteFinished()
 	if name := w.currentName(); err == nil && name != "" {
 		w.r.log.Info("a file was finished", "file", name)
 		w.name.Store("")
 	}
 	return err
+}
+
+// noteFinished is called when current files may have been finished.
+func (w *writer) noteFinished() {
+	for _, out := range w.series {
+		w.r.originals.finished(out.file)
+	}
 }
 
 // expire finishes the files that are too old, and those that could not be
@@ -496,22 +510,11 @@ func (w *writer) expire(now time.Time) {
 		return
 	}
 	err := w.set.Expire(now)
+	w.noteFinished()
 	if errors.Is(err, rotate.ErrLost) {
 		w.r.damaged(err)
 	} else if err != nil && !w.late {
 		w.r.log.Error("cannot finish a file: it is tried again", "error", err)
 	}
 	w.late = err != nil
-}
-
-// finish makes everything durable and known.
-func (w *writer) finish() error {
-	var err error
-	w.guard(func() { err = w.finishWaiting() })
-	w.behind.Store(0)
-	err = errors.Join(err, w.set.Close())
-	if w.index != nil {
-		err = errors.Join(err, w.index.close())
-	}
-	return err
 }

@@ -225,7 +225,7 @@ func TestSyncNoticesStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			add(t, a, "2")
-			path := filepath.Join(dir, a.Name()+openSuffix)
+			path := filepath.Join(dir, a.Name()+OpenSuffix)
 			stranger(t, dir, path)
 			if err := a.Sync(); !errors.Is(err, ErrBroken) {
 				t.Fatalf("Sync: %v", err)

@@ -56,6 +56,10 @@ type File struct {
 // written.
 func (f *File) Name() string { return f.name }
 
+// Info returns what the file was like when it was made, by which it can be known
+// again: see [os.SameFile].
+func (f *File) Info() fs.FileInfo { return f.id }
+
 // Size returns the length of the preamble and all whole appends, in bytes.
 func (f *File) Size() int64 { return f.size }
 
@@ -470,7 +474,7 @@ func (f *File) left(cause error) error {
 
 // putAway renames the file to NAME.bad-TIME.
 func (f *File) putAway(good int64, cause error) error {
-	bad := f.path[:len(f.path)-len(openSuffix)] + ".bad-" + time.Now().UTC().Format("20060102150405")
+	bad := f.path[:len(f.path)-len(OpenSuffix)] + ".bad-" + time.Now().UTC().Format("20060102150405")
 	path, err := f.renameTo(bad)
 	if err != nil {
 		return f.left(fmt.Errorf("%w (because: %w)", err, cause))

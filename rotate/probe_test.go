@@ -122,7 +122,7 @@ func TestMovedFileIsCutBack(t *testing.T) {
 		good := a.Size()
 		add(t, a, "2")
 		moved := filepath.Join(t.TempDir(), "moved")
-		if err := os.Rename(filepath.Join(dir, a.Name()+openSuffix), moved); err != nil {
+		if err := os.Rename(filepath.Join(dir, a.Name()+OpenSuffix), moved); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Sync(); !errors.Is(err, ErrBroken) {
@@ -162,7 +162,7 @@ func TestWholeFileIsRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.op = ""
-			if err := os.Remove(filepath.Join(o.Dir, a.Name()+openSuffix)); err != nil {
+			if err := os.Remove(filepath.Join(o.Dir, a.Name()+OpenSuffix)); err != nil {
 				t.Fatal(err)
 			}
 			var err error

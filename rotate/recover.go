@@ -35,7 +35,7 @@ func (s *Set) recover() error {
 		if p, key, ok := parsePart(path); ok {
 			chains[key] = append(chains[key], p)
 		}
-		if strings.HasSuffix(e.Name(), openSuffix) {
+		if strings.HasSuffix(e.Name(), OpenSuffix) {
 			r, err := s.recoverFile(path)
 			if err != nil {
 				return fmt.Errorf("recover %s (move it away to start without it): %w", path, err)
@@ -77,7 +77,7 @@ func (s *Set) recoverFile(path string) (r Recovery, err error) {
 		return r, fmt.Errorf("%d of its %d bytes were found good", good, size)
 	}
 	r.Kept, r.Cut = good, size-good
-	final := strings.TrimSuffix(path, openSuffix)
+	final := strings.TrimSuffix(path, OpenSuffix)
 	switch {
 	case size == 0:
 		return r, s.fs.Remove(path)

@@ -39,7 +39,7 @@ func TestRecoverTornTail(t *testing.T) {
 	whole := first + frame("1") + frame("2")
 	for at := range len(whole) + 1 {
 		dir := t.TempDir()
-		write(t, dir, name+openSuffix, whole[:at])
+		write(t, dir, name+OpenSuffix, whole[:at])
 		s := open(t, testOptions(dir))
 		closeSet(t, s)
 

@@ -122,7 +122,7 @@ func archive(t *testing.T, dir string) map[string][]string {
 		if name == ".lock" || strings.Contains(name, ".bad-") || strings.Contains(name, ".tail") {
 			continue
 		}
-		if strings.HasSuffix(name, openSuffix) {
+		if strings.HasSuffix(name, OpenSuffix) {
 			t.Errorf("%s is left", name)
 			continue
 		}
@@ -357,7 +357,7 @@ func TestBadNames(t *testing.T) {
 
 func TestSerialGoesRound(t *testing.T) {
 	s := open(t, testOptions(t.TempDir()))
-	s.serial = maxSerial
+	s.serial = MaxSerial
 	add(t, current(t, s, "a"), "1")
 	add(t, current(t, s, "b"), "2")
 	closeSet(t, s)

@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	openSuffix = ".open"
-	maxSerial  = 99999
+	// OpenSuffix ends the name of a file as long as it is written.
+	OpenSuffix = ".open"
+	// MaxSerial is the highest serial; 0 follows.
+	MaxSerial = 99999
+
 	bufferSize = 256 << 10 // bytes per write
 	probeSize  = 64 << 10  // bytes that Probe writes
 )
@@ -165,7 +168,7 @@ func (s *Set) Current(series string) (*File, error) {
 	if old != nil && !old.due(now) {
 		return old, nil
 	}
-	next, err := s.create(series, now, openSuffix)
+	next, err := s.create(series, now, OpenSuffix)
 	if err != nil {
 		if old != nil && old.h != nil && outOfDescriptors(err) {
 			if !old.overdue {
@@ -209,10 +212,10 @@ func (s *Set) create(series string, now time.Time, suffix string) (*File, error)
 		return nil, err
 	}
 	last := ""
-	for range maxSerial + 1 {
+	for range MaxSerial + 1 {
 		name := s.options.Name(series, now, s.serial)
-		s.serial = (s.serial + 1) % (maxSerial + 1)
-		if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name[0] == '.' || strings.HasSuffix(name, openSuffix) || strings.HasSuffix(name, partSuffix) {
+		s.serial = (s.serial + 1) % (MaxSerial + 1)
+		if name == "" || name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name[0] == '.' || strings.HasSuffix(name, OpenSuffix) || strings.HasSuffix(name, partSuffix) {
 			return nil, fmt.Errorf("%q is no name for a file", name)
 		}
 		if name == last {

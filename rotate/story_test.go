@@ -141,7 +141,7 @@ func readAll(t *testing.T, dir string) (final, others []string) {
 			t.Fatal(err)
 		}
 		contents, good := frames(b)
-		if strings.HasSuffix(name, openSuffix) || strings.Contains(name, ".bad-") || strings.Contains(name, ".tail") {
+		if strings.HasSuffix(name, OpenSuffix) || strings.Contains(name, ".bad-") || strings.Contains(name, ".tail") {
 			others = append(others, contents...)
 			continue
 		}
@@ -169,7 +169,7 @@ func recoverStory(t *testing.T, dir string) []string {
 	closeSet(t, open(t, o))
 	final, _ := readAll(t, dir)
 	for _, name := range list(t, dir) {
-		if strings.HasSuffix(name, openSuffix) {
+		if strings.HasSuffix(name, OpenSuffix) {
 			t.Errorf("%s is left", name)
 		}
 	}

@@ -218,6 +218,7 @@ type serverStatus struct {
 	BadLogins    int64     `json:"bad_logins"`
 	Pauses       int64     `json:"pauses"`
 	Waiting      int64     `json:"waiting"`
+	WaitingBytes int64     `json:"waiting_bytes"`
 	Damaged      int64     `json:"files_damaged"`
 	DiskFree     int64     `json:"disk_free"`
 	SpoolMemory  int64     `json:"spool_memory"`
@@ -261,6 +262,7 @@ func (s *server) status(f *recordFlags) serverStatus {
 		Goroutines:   runtime.NumGoroutine(),
 		Pauses:       r.Pauses,
 		Waiting:      r.Waiting,
+		WaitingBytes: r.WaitingOctets,
 		Damaged:      r.Damaged,
 		DiskFree:     r.Free,
 		SpoolMemory:  r.SpoolMemory,

@@ -102,7 +102,7 @@ func (m *message) write(p []byte, payload, raw *digest) {
 			m.extra += int64(len(p))
 			return
 		}
-		n, data, err := m.body.Next(p)
+		n, data, err := m.body.Collect(p)
 		payload.write(data)
 		m.sample = m.keep(m.sample, data)
 		m.bodyErr = err

@@ -327,13 +327,16 @@ func indented(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// makeIndex writes the index of the files to a file of its own.
+// makeIndex writes the index of the files to a file of its own. Its times have
+// milliseconds: replayweb.page takes the first capture at or after
+// WARC-Refers-To-Date for the original of a revisit, and keeps one capture of a URL
+// for each time.
 func (p *packer) makeIndex(files []string) (*scratch, error) {
 	s, err := newScratch(p.opts.TempDir)
 	if err != nil {
 		return nil, err
 	}
-	summary, err := cdx.Index(p.ctx, s, files, cdx.Options{TempDir: p.opts.TempDir, Progress: p.opts.Progress})
+	summary, err := cdx.Index(p.ctx, s, files, cdx.Options{TempDir: p.opts.TempDir, Progress: p.opts.Progress, Milliseconds: true})
 	if err != nil {
 		s.close()
 		return nil, err

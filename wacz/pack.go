@@ -49,6 +49,7 @@ type Options struct {
 	MainPage    string // URL of the page to begin with; a capture of it has to be in the files
 	Pages       string // file with the list of pages; default: those that are found
 	NoText      bool   // the list of pages has no text of them
+	MaxPages    int    // that are listed of those that are found; default: DefaultMaxPages
 	Logs        []string
 	Key         *ecdsa.PrivateKey // signs; default: no signature
 
@@ -66,6 +67,8 @@ type Summary struct {
 	Octets   int64   // of the files
 	Captures int64   // lines of the index
 	Pages    int     // in the list
+	Unlisted int64   // pages for which there was no room in the list
+	Textless int64   // pages for whose text there was none
 	Damaged  []error // what cannot be replayed, each with its file and offset
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/warctee/warctee/archive"
 	"github.com/warctee/warctee/http1"
 	"github.com/warctee/warctee/warc"
@@ -77,16 +76,21 @@ func (p *packer) findPages() (*pageList, error) {
 }
 
 func (p *packer) fillPages(list *pageList) error {
-	titles, err := lru.New[string, string](titlesKept)
+	found, err := newFoundPages(p.opts.TempDir, p.opts.MaxPages)
 	if err != nil {
 		return err
 	}
-	f := &finder{p: p, list: list, titles: titles}
+	defer found.close()
+	f := &finder{p: p, list: list, found: found}
 	for _, in := range p.inputs {
 		if err := f.readFile(in); err != nil {
 			return err
 		}
 	}
+	if p.summary.Pages, err = found.pour(list); err != nil {
+		return err
+	}
+	p.summary.Unlisted, p.summary.Textless = found.unlisted, found.textless
 	p.created = f.newest
 	if p.opts.Key != nil {
 		p.created = time.Now()
@@ -109,8 +113,8 @@ func (p *packer) fillPages(list *pageList) error {
 type finder struct {
 	p      *packer
 	list   *pageList
+	found  *foundPages
 	newest time.Time
-	titles *lru.Cache[string, string] // by payload digest
 
 	// The requests and the pages of a file that have not found each other.
 	requests []request
@@ -123,11 +127,13 @@ type request struct {
 	concurrentTo []string
 	get          bool
 	forPage      bool
+	rank         rank // of the page that it asks for
 }
 
 // A visit is a page that may be one.
 type visit struct {
-	page
+	foundPage
+	digest       string // of the payload
 	recordID     string
 	concurrentTo []string
 	sure         bool // it is the main page
@@ -210,7 +216,13 @@ func (f *finder) readRecord(rec *warc.Record, block io.Reader) error {
 	case warc.TypeRequest:
 		// What cannot be understood tells nothing.
 		if m, err := archive.ReadMessage(rec, block); err == nil && m.Request != nil {
-			return f.addRequest(request{rec.ID(), rec.Header.Values("WARC-Concurrent-To"), m.Request.Method == "GET", wantsPage(m.Request)})
+			return f.addRequest(request{
+				id:           rec.ID(),
+				concurrentTo: rec.Header.Values("WARC-Concurrent-To"),
+				get:          m.Request.Method == "GET",
+				forPage:      wantsPage(m.Request),
+				rank:         rankOf(m.Request),
+			})
 		}
 	case warc.TypeResponse, warc.TypeRevisit, warc.TypeResource:
 		m, err := archive.ReadMessage(rec, block)
@@ -244,6 +256,17 @@ func wantsPage(r *http1.Request) bool {
 	return !ok || !strings.HasPrefix(agent, "Mozilla/") || strings.Contains(accept, "text/html")
 }
 
+// rankOf returns the rank of the page that a request asks for.
+func rankOf(r *http1.Request) rank {
+	if dest, _ := r.Get("Sec-Fetch-Dest"); dest == "document" {
+		return asDocument
+	}
+	if referer, _ := r.Get("Referer"); referer != "" {
+		return followed
+	}
+	return entered
+}
+
 func (f *finder) newVisit(rec *warc.Record, m *archive.Message, isMain bool) visit {
 	v := visit{recordID: rec.ID(), concurrentTo: rec.Header.Values("WARC-Concurrent-To"), sure: isMain}
 	v.URL = rec.TargetURI()
@@ -252,9 +275,12 @@ func (f *finder) newVisit(rec *warc.Record, m *archive.Message, isMain bool) vis
 	}
 	id := sha256.Sum256([]byte(v.URL + "\n" + v.TS + "\n" + v.recordID))
 	v.ID = fmt.Sprintf("%x", id[:10])
-	digest := rec.Header.Get("WARC-Payload-Digest")
+	v.digest = rec.Header.Get("WARC-Payload-Digest")
 	if rec.Type() == warc.TypeRevisit {
-		v.Title, _ = f.titles.Get(digest)
+		var known bool
+		if v.Title, known = f.found.titles.Get(v.digest); !known {
+			v.Digest = v.digest // its original may come later
+		}
 		return v
 	}
 	if !isHTML(m.MediaType()) {
@@ -272,8 +298,8 @@ func (f *finder) newVisit(rec *warc.Record, m *archive.Message, isMain bool) vis
 	if f.p.opts.NoText {
 		v.Text = ""
 	}
-	if digest != "" && v.Title != "" {
-		f.titles.Add(digest, v.Title)
+	if v.digest != "" && v.Title != "" {
+		f.found.titles.Add(v.digest, v.Title)
 	}
 	return v
 }
@@ -283,7 +309,7 @@ func (f *finder) addRequest(r request) error {
 	for i, v := range f.visits {
 		if v.belongsTo(r) {
 			f.visits = append(f.visits[:i], f.visits[i+1:]...)
-			return f.decide(v, r.get && (r.forPage || v.sure))
+			return f.decide(v, &r)
 		}
 	}
 	f.requests = append(f.requests, r)
@@ -298,13 +324,13 @@ func (f *finder) addRequest(r request) error {
 func (f *finder) addVisit(v visit) error {
 	for _, r := range f.requests {
 		if v.belongsTo(r) {
-			return f.decide(v, r.get && (r.forPage || v.sure))
+			return f.decide(v, &r)
 		}
 	}
 	f.visits = append(f.visits, v)
 	if len(f.visits) > visitsKept {
 		v, f.visits = f.visits[0], append(f.visits[:0], f.visits[1:]...)
-		return f.decide(v, true)
+		return f.decide(v, nil)
 	}
 	return nil
 }
@@ -326,7 +352,7 @@ func (v *visit) belongsTo(r request) bool {
 // endFile decides about the pages without a request.
 func (f *finder) endFile() error {
 	for _, v := range f.visits {
-		if err := f.decide(v, true); err != nil {
+		if err := f.decide(v, nil); err != nil {
 			return err
 		}
 	}
@@ -334,19 +360,23 @@ func (f *finder) endFile() error {
 	return nil
 }
 
-// decide writes a page to the list if it is one.
-func (f *finder) decide(v visit, isPage bool) error {
-	if v.TS == "" || !isPage {
+// decide adds a page to those that are found if it is one. The request is nil when
+// it is not known.
+func (f *finder) decide(v visit, r *request) error {
+	if v.TS == "" || r != nil && !(r.get && (r.forPage || v.sure)) {
 		return nil
 	}
-	if v.sure && f.list.mainDate == "" {
-		f.list.mainDate = v.TS
+	rank := followed
+	switch {
+	case v.sure:
+		rank = asDocument
+		if f.list.mainDate == "" {
+			f.list.mainDate = v.TS
+		}
+	case r != nil:
+		rank = r.rank
 	}
-	f.p.summary.Pages++
-	f.list.header.HasText = f.list.header.HasText || v.Text != ""
-	e := json.NewEncoder(f.list)
-	e.SetEscapeHTML(false)
-	return e.Encode(v.page)
+	return f.found.add(v.foundPage, rank, v.digest)
 }
 
 // givenPages copies the list of pages that was given.

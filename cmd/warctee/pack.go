@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/warctee/warctee/wacz"
@@ -60,6 +61,7 @@ With --verify: compare packages with the digests and the signature in them.`,
 	text(flags, &c.opts.MainPage, "url", "URL", "page to begin with; it has to be in the files")
 	text(flags, &c.opts.Pages, "pages", "FILE", "list of pages instead of those that are found: lines of JSON with url and ts, and maybe title and text")
 	flags.BoolVar(&c.opts.NoText, "no-text", false, "leave the text of the pages out of their list, by which they can be searched")
+	flags.IntVar(&c.opts.MaxPages, "max-pages", wacz.DefaultMaxPages, "list at most so many of the pages that are found")
 	flags.Var(&c.logs, "log", "file to be put into logs/, such as a failures.jsonl; may be repeated")
 	text(flags, &c.signKey, "sign", "FILE", "sign with the private key in this file")
 	text(flags, &c.newKey, "new-key", "FILE", "make a key in a new file, print whose signatures it makes, and end")
@@ -108,6 +110,9 @@ func (c *packCommand) makeKey() error {
 }
 
 func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
+	if c.opts.MaxPages < 1 {
+		return usageError{fmt.Errorf("--max-pages %d: it is at least 1", c.opts.MaxPages)}
+	}
 	if c.out == "" {
 		return usageError{errors.New("--out is missing: the name of the package")}
 	}
@@ -157,6 +162,14 @@ func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Durati
 	}
 	fmt.Fprintf(c.stderr, "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
 		english.Plural(s.Pages, "page", ""), english.Plural(s.Files, "file", ""), c.out, rate(s.Octets, took))
+	if s.Unlisted > 0 {
+		fmt.Fprintf(c.stderr, "warctee: %s not in the list of pages, which has room for %d: raise --max-pages, or give the list with --pages\n",
+			english.Plural(int(s.Unlisted), "page is", "pages are"), c.opts.MaxPages)
+	}
+	if s.Textless > 0 {
+		fmt.Fprintf(c.stderr, "warctee: %s without text in the list of pages: there is room for %s of text; a search does not find them by it\n",
+			english.Plural(int(s.Textless), "page is", "pages are"), humanize.IBytes(wacz.MaxPageText))
+	}
 	if signer != "" {
 		fmt.Fprintf(c.stderr, "warctee: signed by %s\n", signer)
 	}

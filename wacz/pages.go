@@ -60,37 +60,41 @@ func (l *pageList) copyTo(w io.Writer) error {
 	return err
 }
 
-// findPages reads the files for pages, and for their newest record. Pages that
+// read reads the files for pages and revisits, and for their newest record. Pages that
 // are given take the place of those that are found.
-func (p *packer) findPages() (*pageList, error) {
+func (p *packer) read() (list *pageList, found *foundPages, revisits *revisitList, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		if list != nil {
+			list.close()
+		}
+		if found != nil {
+			found.close()
+		}
+		if revisits != nil {
+			revisits.close()
+		}
+	}()
 	s, err := newScratch(p.opts.TempDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	list := &pageList{scratch: s, header: pageHeader{Format: "json-pages-1.0", ID: "pages", Title: "Pages"}}
-	if err := p.fillPages(list); err != nil {
-		list.close()
-		return nil, err
+	list = &pageList{scratch: s, header: pageHeader{Format: "json-pages-1.0", ID: "pages", Title: "Pages"}}
+	if s, err = newScratch(p.opts.TempDir); err != nil {
+		return list, nil, nil, err
 	}
-	return list, nil
-}
-
-func (p *packer) fillPages(list *pageList) error {
-	found, err := newFoundPages(p.opts.TempDir, p.opts.MaxPages)
-	if err != nil {
-		return err
+	revisits = &revisitList{scratch: s}
+	if found, err = newFoundPages(p.opts.TempDir, p.opts.MaxPages); err != nil {
+		return list, nil, revisits, err
 	}
-	defer found.close()
-	f := &finder{p: p, list: list, found: found}
+	f := &finder{p: p, list: list, found: found, revisits: revisits}
 	for _, in := range p.inputs {
 		if err := f.readFile(in); err != nil {
-			return err
+			return list, found, revisits, err
 		}
 	}
-	if p.summary.Pages, err = found.pour(list); err != nil {
-		return err
-	}
-	p.summary.Unlisted, p.summary.Textless = found.unlisted, found.textless
 	p.created = f.newest
 	if p.opts.Key != nil {
 		p.created = time.Now()
@@ -100,13 +104,24 @@ func (p *packer) fillPages(list *pageList) error {
 	}
 	if p.opts.Pages != "" {
 		if err := p.givenPages(list); err != nil {
-			return err
+			return list, found, revisits, err
 		}
 	}
 	if p.opts.MainPage != "" && list.mainDate == "" {
-		return fmt.Errorf("the page to begin with, %s, is not in the list of pages", p.opts.MainPage)
+		return list, found, revisits, fmt.Errorf("the page to begin with, %s, is not in the list of pages", p.opts.MainPage)
 	}
-	return nil
+	return list, found, revisits, nil
+}
+
+// finishPages writes the pages that were found to their list, unless one was given.
+func (p *packer) finishPages(list *pageList, found *foundPages) (err error) {
+	if p.opts.Pages != "" {
+		return nil
+	}
+	if p.summary.Pages, err = found.pour(list); err == nil {
+		p.summary.Unlisted, p.summary.Textless = found.unlisted, found.textless
+	}
+	return err
 }
 
 // A finder looks for pages in files, one after the other.
@@ -115,6 +130,10 @@ type finder struct {
 	list   *pageList
 	found  *foundPages
 	newest time.Time
+
+	in         input // the file that is read
+	revisits   *revisitList
+	titlesOnly bool // of originals from elsewhere, which are no pages to begin with
 
 	// The requests and the pages of a file that have not found each other.
 	requests []request
@@ -150,9 +169,10 @@ func (f *finder) readFile(in input) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.path, err)
 	}
+	f.in = in
 	told, records := int64(0), 0
 	progress := func(offset int64) {
-		if f.p.opts.Progress != nil {
+		if f.p.opts.Progress != nil && !f.titlesOnly {
 			f.p.opts.Progress(offset - told)
 			told = offset
 		}
@@ -205,11 +225,8 @@ func (f *finder) checkForm(file *archive.File) (compressed bool, err error) {
 }
 
 func (f *finder) readRecord(rec *warc.Record, block io.Reader) error {
-	if f.p.opts.Pages != "" {
-		return nil
-	}
 	scheme, _, _ := strings.Cut(strings.ToLower(rec.TargetURI()), ":")
-	if scheme != "http" && scheme != "https" {
+	if scheme != "http" && scheme != "https" || f.p.opts.Pages != "" && rec.Type() != warc.TypeRevisit {
 		return nil
 	}
 	switch rec.Type() {
@@ -226,15 +243,30 @@ func (f *finder) readRecord(rec *warc.Record, block io.Reader) error {
 		}
 	case warc.TypeResponse, warc.TypeRevisit, warc.TypeResource:
 		m, err := archive.ReadMessage(rec, block)
-		if err != nil || m.Response == nil && rec.Type() != warc.TypeResource || m.Response != nil && m.Response.Status != 200 {
+		if rec.Type() == warc.TypeRevisit && !f.titlesOnly {
+			if err := f.addRevisit(rec, m); err != nil {
+				return err
+			}
+		}
+		if f.p.opts.Pages != "" || err != nil || m.Response == nil && rec.Type() != warc.TypeResource || m.Response != nil && m.Response.Status != 200 {
 			return nil
 		}
-		isMain := rec.TargetURI() == f.p.opts.MainPage
+		isMain := rec.TargetURI() == f.p.opts.MainPage && !f.titlesOnly
 		if isMain || isHTML(m.MediaType()) {
 			return f.addVisit(f.newVisit(rec, m, isMain))
 		}
 	}
 	return nil
+}
+
+// addRevisit notes what a revisit refers to; m is nil when its block cannot be
+// understood.
+func (f *finder) addRevisit(rec *warc.Record, m *archive.Message) error {
+	status := 0
+	if m != nil && m.Response != nil {
+		status = m.Response.Status
+	}
+	return f.revisits.add(f.in, rec, status)
 }
 
 func isHTML(mediaType string) bool {
@@ -363,7 +395,7 @@ func (f *finder) endFile() error {
 // decide adds a page to those that are found if it is one. The request is nil when
 // it is not known.
 func (f *finder) decide(v visit, r *request) error {
-	if v.TS == "" || r != nil && !(r.get && (r.forPage || v.sure)) {
+	if f.titlesOnly || v.TS == "" || r != nil && !(r.get && (r.forPage || v.sure)) {
 		return nil
 	}
 	rank := followed

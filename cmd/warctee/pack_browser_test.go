@@ -202,26 +202,55 @@ func TestPackedPageReplays(t *testing.T) {
 	recordVisits(t, browser, handler, site.URL, dir)
 	gone, otherGone := goneSite(t, site), goneSite(t, other)
 
+	check := func(t *testing.T, packed string, pages int) {
+		t.Helper()
+		want := wantReplayed
+		want.Pages = pages
+		if seen := replay(t, browser, program, packed, site.URL+"/", want); !reflect.DeepEqual(seen, want) {
+			t.Errorf("the replay shows\n%+v, want\n%+v", seen, want)
+		}
+	}
 	for name, more := range map[string]int{"short index": 0, "index in blocks": 3000} {
 		t.Run(name, func(t *testing.T) {
 			files := []string{dir}
 			if more > 0 {
 				files = append(files, writeCaptures(t, more))
 			}
-			packed := filepath.Join(t.TempDir(), "site.wacz")
-			key := filepath.Join(t.TempDir(), "key.pem")
-			runOnce(t, "pack", "--new-key", key)
-			signer := runOnce(t, append([]string{"pack", "--out", packed, "--sign", key, "--url", site.URL + "/"}, files...)...)
+			packed, args, signer := packSigned(t, site.URL)
+			runOnce(t, append(args, files...)...)
 			wantPackage(t, packed, site.URL, signer, 3)
-			seen := replay(t, browser, program, packed, site.URL+"/")
-			if !reflect.DeepEqual(seen, wantReplayed) {
-				t.Errorf("the replay shows\n%+v, want\n%+v", seen, wantReplayed)
-			}
+			check(t, packed, 3)
 		})
 	}
+	// The file of the last visit alone refers to the file of the others.
+	t.Run("originals elsewhere", func(t *testing.T) {
+		files, err := filepath.Glob(filepath.Join(dir, "*.warc.gz"))
+		if err != nil || len(files) != 2 {
+			t.Fatalf("there are the files %q, %v, want two", files, err)
+		}
+		packed, args, signer := packSigned(t, site.URL)
+		cmd := programCommand(t, append(args, files[1])...)
+		out, _ := cmd.CombinedOutput()
+		if status := cmd.ProcessState.ExitCode(); status != 3 || !strings.Contains(string(out), site.URL+"/style.css of 20") || !strings.Contains(string(out), "--add-originals DIR") {
+			t.Errorf("without the originals: exit status %d\n%s", status, out)
+		}
+		runOnce(t, append(args, "--force", files[1], "--add-originals", dir)...)
+		wantPackage(t, packed, site.URL, signer, 1)
+		check(t, packed, 1)
+	})
 	if n := gone.Load() + otherGone.Load(); n > 0 {
 		t.Errorf("the replay has connected to the sites %d times", n)
 	}
+}
+
+// packSigned returns the name of a package, what makes it but for the files, and who
+// signs it.
+func packSigned(t *testing.T, site string) (packed string, args []string, signer string) {
+	t.Helper()
+	packed = filepath.Join(t.TempDir(), "site.wacz")
+	key := filepath.Join(t.TempDir(), "key.pem")
+	signer = runOnce(t, "pack", "--new-key", key)
+	return packed, []string{"pack", "--out", packed, "--sign", key, "--url", site + "/"}, signer
 }
 
 // replayProgram is the directory of replayweb.page.
@@ -243,17 +272,19 @@ func replayProgram(t *testing.T) string {
 func recordVisits(t *testing.T, browser string, site *keptSite, url, dir string) {
 	t.Helper()
 	caDir := filepath.Join(t.TempDir(), "ca")
-	cmd := programCommand(t, "record", "--listen", "127.0.0.1:0", "--dir", dir, "--ca-dir", caDir, "--skip-lengths")
-	cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+originCA.CertPath())
-	p := startCommand(t, cmd)
-	authority, err := certs.Read(caDir)
-	if err != nil {
-		t.Fatal(err)
+	for _, visits := range []int{2, 1} { // a file for each recording
+		cmd := programCommand(t, "record", "--listen", "127.0.0.1:0", "--dir", dir, "--ca-dir", caDir, "--skip-lengths")
+		cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+originCA.CertPath())
+		p := startCommand(t, cmd)
+		authority, err := certs.Read(caDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range visits {
+			browse(t, browser, append(chromiumFlags(p.proxy.String(), authority), url+"/"), site.reports)
+		}
+		p.stop()
 	}
-	for range 3 {
-		browse(t, browser, append(chromiumFlags(p.proxy.String(), authority), url+"/"), site.reports)
-	}
-	p.stop()
 }
 
 // goneSite ends a site, and counts who still wants to reach it.
@@ -332,7 +363,7 @@ func wantPackage(t *testing.T, path, site, signer string, visits int) {
 			t.Fatal(err)
 		}
 		text := ""
-		if i == 0 {
+		if i == 0 && visits > 1 { // else it is a revisit
 			text = "Grüße from the past The style makes this narrow."
 		}
 		if _, err := time.Parse(time.RFC3339, page.TS); err != nil || page.ID == "" || page.URL != site+"/" || page.Title != wantReplayed.Title || page.Text != text {
@@ -350,7 +381,7 @@ func wantPackage(t *testing.T, path, site, signer string, visits int) {
 
 // replay opens a page of a package in a browser that can reach nothing but the
 // server with replayweb.page and the package.
-func replay(t *testing.T, browser, program, packed, page string) replayed {
+func replay(t *testing.T, browser, program, packed, page string, wanted replayed) replayed {
 	t.Helper()
 	reports := make(chan replayed, 1)
 	var worker atomic.Bool // the service worker was asked for
@@ -359,7 +390,7 @@ func replay(t *testing.T, browser, program, packed, page string) replayed {
 	if err := json.Unmarshal([]byte(readZip(t, packed)["datapackage-digest.json"]), &digest); err != nil {
 		t.Fatal(err)
 	}
-	want, err := json.Marshal(wantReplayed)
+	want, err := json.Marshal(wanted)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type gatherer struct {
 	p        *packer
 	byID     map[string]*Original
 	byLink   map[string]*Original
+	kinds    map[string]bool // of the digests of revisits
 	found    map[*Original]bool
 	path     string // of the file that is written
 	out      *bufio.Writer
@@ -39,8 +40,8 @@ type gatherer struct {
 
 // gather copies the originals that are missing from the files of Options.Originals,
 // and returns the path of the file with them, "" when none was found.
-func (p *packer) gather(dir string, missing []*Original) (path string, err error) {
-	g := &gatherer{p: p, byID: make(map[string]*Original), byLink: make(map[string]*Original), found: make(map[*Original]bool), wanted: make(map[*archive.Place]*Original)}
+func (p *packer) gather(dir string, missing []*Original, kinds map[string]bool) (path string, err error) {
+	g := &gatherer{p: p, kinds: kinds, byID: make(map[string]*Original), byLink: make(map[string]*Original), found: make(map[*Original]bool), wanted: make(map[*archive.Place]*Original)}
 	for _, o := range missing {
 		if o.ID != "" {
 			g.byID[o.ID] = o
@@ -199,7 +200,7 @@ func (g *gatherer) look(place *archive.Place) error {
 func (g *gatherer) original(rec *warc.Record) *Original {
 	o := g.byID[archive.CleanID(rec.ID())]
 	if date, err := rec.Date(); err == nil {
-		for _, link := range linksTo(rec.TargetURI(), normalDigest(rec.Header.Get("WARC-Payload-Digest")), date.UTC().Format("20060102150405")) {
+		for _, link := range linksTo(rec.TargetURI(), normalDigest(rec.Header.Get("WARC-Payload-Digest")), date.UTC().Format("20060102150405"), g.kinds) {
 			if o == nil {
 				o = g.byLink[link]
 			}
@@ -295,7 +296,7 @@ func (p *packer) addOriginals(revisits *revisitList, found *foundPages, index *s
 	if p.originalsDir, err = os.MkdirTemp(p.opts.TempDir, "warctee-originals-*"); err != nil {
 		return index, err
 	}
-	path, err := p.gather(p.originalsDir, missing)
+	path, err := p.gather(p.originalsDir, missing, revisits.kinds)
 	if err != nil || path == "" {
 		p.summary.Missing, p.summary.Unresolved = missing, n
 		return index, err

@@ -85,7 +85,7 @@ func (p *packer) read() (list *pageList, found *foundPages, revisits *revisitLis
 	if s, err = newScratch(p.opts.TempDir); err != nil {
 		return list, nil, nil, err
 	}
-	revisits = &revisitList{scratch: s}
+	revisits = &revisitList{scratch: s, kinds: make(map[string]bool)}
 	if found, err = newFoundPages(p.opts.TempDir, p.opts.MaxPages); err != nil {
 		return list, nil, revisits, err
 	}

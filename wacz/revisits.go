@@ -30,8 +30,11 @@ type Original struct {
 	Reason   string `json:"-"`                // why it was not taken though it was found; else empty
 }
 
-// maxMissing bounds the missing originals that are remembered.
-const maxMissing = 100_000
+// Bounds on the missing originals that are remembered.
+const (
+	maxMissing       = 100_000
+	maxMissingOctets = 32 << 20 // of what is known of them
+)
 
 // Digests of a payload of no octets, which a replay needs no original for.
 var emptyDigests = []string{"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}
@@ -47,8 +50,11 @@ func normalDigest(digest string) string {
 // A revisitList has, for each revisit, the original that it needs.
 type revisitList struct {
 	*scratch
-	n int64
+	n     int64
+	kinds map[string]bool // of the digests: their algorithms, or noDigest
 }
+
+const noDigest = "none"
 
 // add adds a revisit record. Of a redirect replay programs need no payload.
 func (l *revisitList) add(in input, rec *warc.Record, status int) error {
@@ -71,6 +77,7 @@ func (l *revisitList) add(in input, rec *warc.Record, status int) error {
 		return nil
 	}
 	l.n++
+	l.kinds[o.kind()] = true
 	return json.NewEncoder(l).Encode(o)
 }
 
@@ -91,18 +98,24 @@ func algorithmOf(digest string) string {
 	return ""
 }
 
+// kind is the algorithm of the digest, or noDigest.
+func (o *Original) kind() string {
+	if o.Digest == "" {
+		return noDigest
+	}
+	return algorithmOf(o.Digest)
+}
+
 // links are those by which a revisit finds its original. By its second it does so
 // only where the digests cannot be compared: of two captures in a second one can be
 // of something else.
 func (o *Original) links() (links []string) {
-	own := "none"
 	if o.Digest != "" {
 		links = append(links, linkOf("digest", o.URL, o.Digest))
-		own = algorithmOf(o.Digest)
 	}
 	if date, err := warc.ParseDate(o.Date, warc.V1_1); err == nil {
 		for _, other := range algorithms {
-			if other != own {
+			if other != o.kind() {
 				links = append(links, linkOf("second "+other, o.URL, date.UTC().Format("20060102150405")))
 			}
 		}
@@ -113,20 +126,24 @@ func (o *Original) links() (links []string) {
 	return links
 }
 
-// linksTo are those by which a capture with a digest is found, at a time of 14
-// digits or more.
-func linksTo(url, digest, timestamp string) []string {
-	return []string{
-		linkOf("digest", url, digest),
-		linkOf("second "+algorithmOf(digest), url, timestamp[:14]),
-		linkOf("url", url, ""),
+// linksTo are those by which revisits of such kinds find a capture with a digest, at
+// a time of 14 digits or more.
+func linksTo(url, digest, timestamp string, kinds map[string]bool) []string {
+	links := []string{linkOf("digest", url, digest)}
+	own := algorithmOf(digest)
+	if len(kinds) > 1 || !kinds[own] { // some have no digest, or another one
+		links = append(links, linkOf("second "+own, url, timestamp[:14]))
 	}
+	if kinds[noDigest] {
+		links = append(links, linkOf("url", url, ""))
+	}
+	return links
 }
 
 // linksOfLine are those by which the capture of a line of an index is found. It is
 // by none when it is a revisit itself, or answers another method than GET: replay
 // programs do not find these by their URL.
-func linksOfLine(line []byte) ([]string, error) {
+func linksOfLine(line []byte, kinds map[string]bool) ([]string, error) {
 	key, fields, ok := bytes.Cut(line, []byte(" {"))
 	_, timestamp, _ := bytes.Cut(key, []byte(" "))
 	var entry struct{ URL, MIME, Digest, Method string }
@@ -140,7 +157,7 @@ func linksOfLine(line []byte) ([]string, error) {
 	if !strings.Contains(digest, ":") {
 		digest = "sha1:" + digest
 	}
-	return linksTo(entry.URL, digest, string(timestamp)), nil
+	return linksTo(entry.URL, digest, string(timestamp), kinds), nil
 }
 
 // missing returns the originals that revisits need and that the index does not have,
@@ -199,7 +216,7 @@ func (l *revisitList) sendLinks(ctx context.Context, index *scratch, to chan<- s
 	}
 	lines := newLines(in)
 	for lines.Scan() {
-		links, err := linksOfLine(lines.Bytes())
+		links, err := linksOfLine(lines.Bytes(), l.kinds)
 		if err != nil {
 			return err
 		}
@@ -244,7 +261,7 @@ func (l *revisitList) each(do func(n int64, o *Original) error) error {
 
 // unresolved brings the revisits together that miss the same original.
 func (l *revisitList) unresolved(resolved []byte) (missing []*Original, revisits int64, err error) {
-	known := make(map[string]*Original)
+	known, octets := make(map[string]*Original), 0
 	err = l.each(func(n int64, o *Original) error {
 		if resolved[n/8]&(1<<(n%8)) != 0 {
 			return nil
@@ -252,7 +269,8 @@ func (l *revisitList) unresolved(resolved []byte) (missing []*Original, revisits
 		revisits++
 		key := linkOf(o.Date, o.URL, o.ID+"\n"+o.Digest)
 		first := known[key]
-		if first == nil && len(known) < maxMissing {
+		if first == nil && len(known) < maxMissing && octets < maxMissingOctets {
+			octets += len(o.URL) + len(o.Date) + len(o.ID) + len(o.Digest) + len(o.File) + len(o.Revisit)
 			first = o
 			known[key] = o
 			missing = append(missing, o)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/flate"
@@ -166,4 +167,24 @@ func answered(t *testing.T, fields, body string) *exchange {
 		t.Fatal(err)
 	}
 	return x
+}
+
+// An upload that is served as an image stays one in the archive.
+func TestUploadIsNotIdentifiedAsPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openForTest(t, Options{Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			w.Header().Set("Content-Type", req.URL.Query().Get("as"))
+			io.WriteString(w, page)
+		})})
+		mustFetch(t, r, "http://origin/?as=image/png")
+		mustFetch(t, r, "http://origin/?as=text/html")
+		closeForTest(t, r)
+		records := archive(t, r)
+		for url, want := range map[string]string{"http://origin/?as=image/png": "", "http://origin/?as=text/html": "text/html"} {
+			if got := theOne(t, records, "response", url).Header.Get("WARC-Identified-Payload-Type"); got != want {
+				t.Errorf("%s is identified as %q, want %q", url, got, want)
+			}
+		}
+	})
 }

@@ -33,6 +33,10 @@ type Options struct {
 	Jobs     int                // files that are read at the same time; default: as many as there are processors
 	TempDir  string             // where lines are sorted that do not fit into memory; default: os.TempDir
 	Progress func(octets int64) // is told what was read of the files; it has to be safe for concurrent use
+
+	// Milliseconds writes times of 17 digits where WARC-Date has a fraction of a second.
+	// An index for others has 14.
+	Milliseconds bool
 }
 
 // A Summary tells what Index did.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/warctee/warctee/archive"
 	"github.com/warctee/warctee/http1"
@@ -168,6 +169,9 @@ func (s *scanner) read(rec *warc.Record, offset int64, block io.Reader) *held {
 	if err != nil {
 		h.err = fmt.Errorf("%s: record at offset %d: %w", s.file.Path, offset, err)
 		return h
+	}
+	if date, err := rec.Date(); err == nil && s.opts.Milliseconds && date.Nanosecond() >= int(time.Millisecond) {
+		e.Timestamp += date.UTC().Format(".000")[1:]
 	}
 	if e.Digest == "" && m != nil && kind != warc.TypeRevisit && kind != warc.TypeRequest {
 		sum := sha1.New()

@@ -299,10 +299,10 @@ func checksum(digest string, content []byte) uint32 {
 
 func encode(e Entry) []byte {
 	c := &e.Capture
-	b := make([]byte, 4, 48+len(c.RecordID)+len(c.TargetURI)+len(c.Date)+len(c.File))
+	b := make([]byte, 4, 48+len(c.RecordID)+len(c.TargetURI)+len(c.Date)+len(c.File)+len(c.Method))
 	b = binary.AppendUvarint(b, uint64(c.Offset))
 	b = binary.AppendUvarint(b, uint64(c.Length))
-	for _, s := range []string{c.RecordID, c.TargetURI, c.Date, c.File} {
+	for _, s := range []string{c.RecordID, c.TargetURI, c.Date, c.File, c.Method} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -337,6 +337,9 @@ func decode(digest string, b []byte) (c Capture, ok bool) {
 	}
 	c.Offset, c.Length = int64(number()), int64(number())
 	c.RecordID, c.TargetURI, c.Date, c.File = text(), text(), text(), text()
+	if len(b) > 0 { // the first release wrote no method
+		c.Method = text()
+	}
 	if !ok || len(b) > 0 {
 		return Capture{}, false
 	}

@@ -23,14 +23,14 @@
 // header; with SHA-1 a space and the SHA-256 follow, so that two payloads with
 // the same SHA-1, which can be made, are told from each other. The value is
 //
-//	+--------+---------+---------+----------+------------+-------+-------+
-//	| CRC-32 | offset  | length  | recordID | target URI | date  | file  |
-//	| 4 oct. | uvarint | uvarint | string   | string     | str.  | str.  |
-//	+--------+---------+---------+----------+------------+-------+-------+
+//	+--------+---------+---------+----------+------------+-------+-------+--------+
+//	| CRC-32 | offset  | length  | recordID | target URI | date  | file  | method |
+//	| 4 oct. | uvarint | uvarint | string   | string     | str.  | str.  | string |
+//	+--------+---------+---------+----------+------------+-------+-------+--------+
 //
 // where a string is its length as an uvarint and its octets, and the CRC-32
-// (Castagnoli, big-endian) covers the key and everything behind it: bbolt
-// itself has no checksum on content.
+// (Castagnoli, big-endian) covers the key and everything after it: bbolt
+// itself has no checksum on content. Entries of the first release have no method.
 package dedup
 
 import (
@@ -53,6 +53,7 @@ type Capture struct {
 	File      string // base name that the file has when it is finished
 	Offset    int64  // of the record in File, bytes
 	Length    int64  // of the record in File, bytes
+	Method    string // of the request that was answered; "" in entries of the first release, which do not say
 }
 
 // An Entry is the capture of one payload.

@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,6 +42,7 @@ func entry(i int) Entry {
 			File:      "warctee-20260102030405678-00000-host.warc.gz",
 			Offset:    int64(i) << 33,
 			Length:    int64(i),
+			Method:    "GET",
 		},
 	}
 }
@@ -284,6 +286,18 @@ func TestBoltCommitIsDurable(t *testing.T) {
 	defer closeIndex(t, y)
 	want(t, y, entry(1))
 	want(t, y, entry(2))
+}
+
+// Entries of the first release end with the file.
+func TestBoltEntryWithoutMethod(t *testing.T) {
+	e := entry(3)
+	older := encode(e)
+	older = older[:len(older)-len("\x03GET")]
+	binary.BigEndian.PutUint32(older, checksum(e.Digest, older[4:]))
+	c, ok := decode(e.Digest, older)
+	if e.Capture.Method = ""; !ok || c != e.Capture {
+		t.Errorf("it is read as %+v, %v, want %+v", c, ok, e.Capture)
+	}
 }
 
 // A mistyped path must not cost anybody a file.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/warctee/warctee/dedup"
+	"github.com/warctee/warctee/warc"
 )
 
 // Equal payloads that are under way together are all unknown to the index when
@@ -239,3 +241,107 @@ func (brokenIndex) Lookup(string) (dedup.Capture, bool, error) {
 }
 func (brokenIndex) Commit([]dedup.Entry) error { return errBrokenIndex }
 func (brokenIndex) Close() error               { return nil }
+
+// Replay programs find only answers to GET by their URLs. So nothing else is an
+// original, and neither does anything else become a revisit.
+func TestOnlyAnswersToGetAreDuplicates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gate sync.WaitGroup // until all have been asked
+		r := openForTest(t, Options{OpenIndex: opened(dedup.NewMemory()), Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/together" {
+				gate.Done()
+				gate.Wait()
+			}
+			io.WriteString(w, "the same payload")
+		})})
+		var wants [][2]string // type and URL
+		long := "http://origin/" + strings.Repeat("l", maxDuplicableURI)
+		for _, step := range []struct{ method, url, want string }{
+			{"POST", "http://origin/1", "response"},
+			{"PUT", "http://origin/2", "response"},
+			{"POST", "http://origin/3", "response"},
+			{"REPORT", "http://origin/4", "response"},
+			{"GET", long, "response"}, // no index has a line for it
+			{"GET", "http://origin/5", "response"},
+			{"GET", "http://origin/6", "revisit"},
+			{"POST", "http://origin/7", "response"},
+			{"DELETE", "http://origin/8", "response"},
+			{"GET", long + "2", "response"},
+		} {
+			if _, err := fetch(r, step.method, step.url, ""); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second) // so that the index knows it
+			synctest.Wait()
+			wants = append(wants, [2]string{step.want, step.url})
+		}
+		closeForTest(t, r)
+		for _, want := range wants {
+			theOne(t, archive(t, r), want[0], want[1])
+		}
+
+		r = openForTest(t, Options{OpenIndex: opened(dedup.NewMemory()), Dial: r.options.Dial})
+		gate.Add(4)
+		var fetching sync.WaitGroup
+		for _, method := range []string{"POST", "PUT", "GET", "GET"} {
+			fetching.Go(func() { // ends when all have been asked
+				if _, err := fetch(r, method, "http://origin/together", ""); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		fetching.Wait()
+		closeForTest(t, r)
+		if s := r.Status(); s.Responses != 3 || s.Revisits != 1 {
+			t.Errorf("of four in flight %d are responses and %d revisits, want 3 and 1", s.Responses, s.Revisits)
+		}
+	})
+}
+
+// An index of the first release does not say which method an original answers: the
+// archive does.
+func TestIndexWithoutMethods(t *testing.T) {
+	for _, test := range []struct {
+		name, method, upload string
+		options              Options
+		want                 string
+	}{
+		{"GET", "GET", "", Options{}, "revisit"},
+		{"GET, plain", "GET", "", Options{Compression: warc.Plain}, "revisit"},
+		{"GET, zstd", "GET", "", Options{Compression: warc.Zstd}, "revisit"},
+		{"GET, skip lengths", "GET", "", Options{SkipLengths: true}, "revisit"},
+		{"POST", "POST", "", Options{}, "response"},
+		{"POST, plain", "POST", "GET / HTTP/1.1", Options{Compression: warc.Plain}, "response"},
+		{"POST of what looks like a record", "POST", "WARC/1.1\r\nWARC-Type: request\r\nContent-Length: 4\r\n\r\nGET \r\n\r\n", Options{Compression: warc.Plain}, "response"},
+		{"long POST", "POST", strings.Repeat("x", 2*requestWindow), Options{Compression: warc.Plain}, "response"},
+		{"long GET", "GET", strings.Repeat("x", 2*requestWindow), Options{Compression: warc.Plain}, "response"}, // its start is too far away
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := test.options
+				o.Dir = t.TempDir()
+				o.Dial = originHandler(t, func(w http.ResponseWriter, req *http.Request) { io.WriteString(w, "the same payload") })
+				r := openForTest(t, o)
+				if _, err := fetch(r, test.method, "http://origin/original", test.upload); err != nil {
+					t.Fatal(err)
+				}
+				closeForTest(t, r)
+				original := theOne(t, archive(t, r), "response", "http://origin/original")
+
+				older := dedup.NewMemory()
+				err := older.Commit([]dedup.Entry{{Digest: original.Header.Get("WARC-Payload-Digest"), Capture: dedup.Capture{
+					RecordID: original.ID, TargetURI: original.TargetURI, Date: original.Date,
+					File: filepath.Base(original.File), Offset: original.Offset, Length: original.Length,
+				}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.OpenIndex = opened(older)
+				r = openForTest(t, o)
+				mustFetch(t, r, "http://origin/again")
+				closeForTest(t, r)
+				theOne(t, archive(t, r), test.want, "http://origin/again")
+			})
+		})
+	}
+}

@@ -422,11 +422,20 @@ func (x *exchange) bodyEnded() (reason string) {
 	return x.reason
 }
 
+// maxDuplicableURI is the longest URL of an original or a revisit, in bytes: an index
+// for replay has no lines for much longer ones (cdx.MaxLine), so that nobody would
+// find the original.
+const maxDuplicableURI = 16 << 10
+
 // isDuplicable reports whether the response can be, or have, an original: it
 // is whole and has a payload of its own (truncated, partial and empty
-// ones poison an index).
+// ones poison an index), and it answers a GET. Replay programs look an original up
+// by its URL alone, where only answers to GET are; and replayweb.page cuts the keys
+// of revisits that answer other methods, which have the body of the request in them.
 func (x *exchange) isDuplicable() bool {
 	switch {
+	case x.request.method != http.MethodGet, len(x.uri) > maxDuplicableURI:
+		return false
 	case x.received.truncated != "", x.received.size == 0:
 		return false
 	case x.reply.Status == http.StatusPartialContent, x.reply.Status == http.StatusNotModified, x.reply.Status < 200:

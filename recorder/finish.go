@@ -104,7 +104,7 @@ func (r *Recorder) lookUp(digest string) *dedup.Capture {
 		r.log.Error("cannot look up a payload in the index: it is stored again", "error", err)
 		return nil
 	}
-	if !ok || !r.holds(&original, digest) {
+	if !ok || !r.holds(&original, digest) || !r.answersGet(&original) {
 		return nil
 	}
 	return &original

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/flate"
@@ -71,7 +73,7 @@ func TestIdentify(t *testing.T) {
 		{"cut gzip", "Content-Encoding: gzip", gz(page)[:len(gz(page))-10], "text/html"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := answered(t, test.fields, test.body).identify(); got != test.want {
+			if got, _ := answered(t, test.fields, test.body).identify(); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -84,7 +86,7 @@ func TestIdentifiedTypeDoesNotMislead(t *testing.T) {
 	for _, test := range []struct{ declared, body, want string }{
 		{"text/html; charset=utf-8", page, "text/html"},
 		{"", page, "text/html"},
-		{"image/png", page, "text/html"},
+		{"image/png", page, ""},
 		{"application/javascript", "<!-- \nf()", ""},
 		{"image/svg+xml", "<!-- made by hand --><svg xmlns=\"http://www.w3.org/2000/svg\"/>", "image/svg+xml"},
 		{"application/x-odd+xml", "<?xml version=\"1.0\"?><odd/>", ""},
@@ -102,6 +104,55 @@ func TestIdentifiedTypeDoesNotMislead(t *testing.T) {
 	}
 }
 
+// What somebody has uploaded as an image must not become a page of the archived
+// site: what is active is never said of what is declared as something else.
+func TestIdentifiedTypeIsNotActive(t *testing.T) {
+	active := map[string]string{
+		"html":       page,
+		"html, late": strings.Repeat(" ", 500) + "<script>alert(1)</script>",
+		"xhtml":      `<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><script>alert(1)</script></html>`,
+		"svg":        `<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`,
+		"svg, xml":   `<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`,
+		"xml":        `<?xml version="1.0"?><?xml-stylesheet href="x.xsl"?><a/>`,
+		"feed":       `<?xml version="1.0"?><rss version="2.0"></rss>`,
+		"script":     "#!/usr/bin/env node\nalert(1)\n",
+		"mail":       "From: a\r\nContent-Type: multipart/related; boundary=x\r\nMIME-Version: 1.0\r\n\r\n--x\r\n",
+		"flash":      "CWS\x09\x00\x00\x00\x00\x78\x9c",
+		"wasm":       "\x00asm\x01\x00\x00\x00",
+	}
+	for name, body := range active {
+		for _, fields := range []string{
+			"Content-Type: image/png\r\nX-Content-Type-Options: nosniff", "Content-Type: IMAGE/PNG",
+			"Content-Type: application/pdf", "Content-Type: audio/mpeg", "Content-Type: font/woff2", "Content-Type: video/mp4",
+			"Content-Type: text/plain", "Content-Type: application/octet-stream", "Content-Type: application/zip",
+			"Content-Type: application/json", "Content-Type: text/css", "Content-Type: multipart/form-data; boundary=x",
+			"Content-Type: nonsense", "Content-Type: x/y\r\nContent-Type: text/html", "Content-Type: text/html\r\nContent-Type: image/png",
+			"Content-Type: text/html, image/png", "X-Content-Type-Options: NoSniff",
+			"Content-Type: image/png\r\nContent-Encoding: gzip",
+		} {
+			payload := body
+			if strings.Contains(fields, "gzip") {
+				payload = pack(t, gzipped, body)
+			}
+			if got := answered(t, fields, payload).identifiedType(); got != "" {
+				t.Errorf("%s with %q: %q", name, fields, got)
+			}
+		}
+		// Where nothing is declared, a browser takes some of it for HTML or XML.
+		got := answered(t, "X-Other: x", body).identifiedType()
+		if sniffed := http1.MediaType(http.DetectContentType([]byte(body))); got != "" && got != sniffed {
+			t.Errorf("%s without a Content-Type: %q, a browser takes it for %q", name, got, sniffed)
+		}
+	}
+	if got := answered(t, "Content-Type:", page).identifiedType(); got != "text/html" {
+		t.Errorf("a page without a Content-Type: %q", got)
+	}
+	polyglot := "GIF89a/*\x01\x00\x00\x00*/=1;alert(1)//<html>"
+	if got := answered(t, "Content-Type: text/plain", polyglot).identifiedType(); got != "image/gif" {
+		t.Errorf("a GIF that is a script too: %q", got)
+	}
+}
+
 // answered returns an exchange whose reply has such fields and such a body.
 func answered(t *testing.T, fields, body string) *exchange {
 	t.Helper()
@@ -116,4 +167,24 @@ func answered(t *testing.T, fields, body string) *exchange {
 		t.Fatal(err)
 	}
 	return x
+}
+
+// An upload that is served as an image stays one in the archive.
+func TestUploadIsNotIdentifiedAsPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openForTest(t, Options{Dial: originHandler(t, func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			w.Header().Set("Content-Type", req.URL.Query().Get("as"))
+			io.WriteString(w, page)
+		})})
+		mustFetch(t, r, "http://origin/?as=image/png")
+		mustFetch(t, r, "http://origin/?as=text/html")
+		closeForTest(t, r)
+		records := archive(t, r)
+		for url, want := range map[string]string{"http://origin/?as=image/png": "", "http://origin/?as=text/html": "text/html"} {
+			if got := theOne(t, records, "response", url).Header.Get("WARC-Identified-Payload-Type"); got != want {
+				t.Errorf("%s is identified as %q, want %q", url, got, want)
+			}
+		}
+	})
 }

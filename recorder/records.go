@@ -428,6 +428,7 @@ func (c *capture) asOriginal(file string, offset, length int64) dedup.Capture {
 		File:      file,
 		Offset:    offset,
 		Length:    length,
+		Method:    c.x.request.method,
 	}
 }
 

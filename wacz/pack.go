@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -44,11 +45,13 @@ const Passes = 3
 // Options say what goes into a package besides the files.
 type Options struct {
 	Title       string
-	Description string // Markdown
-	Software    string // that makes the package
-	MainPage    string // URL of the page to begin with; a capture of it has to be in the files
-	Pages       string // file with the list of pages; default: those that are found
-	NoText      bool   // the list of pages has no text of them
+	Description string   // Markdown
+	Software    string   // that makes the package
+	MainPage    string   // URL of the page to begin with; a capture of it has to be in the files
+	Pages       string   // file with the list of pages; default: those that are found
+	NoText      bool     // the list of pages has no text of them
+	MaxPages    int      // that are listed of those that are found; default: DefaultMaxPages
+	Originals   []string // WARC files from which the originals of revisits are taken that the packed files do not have
 	Logs        []string
 	Key         *ecdsa.PrivateKey // signs; default: no signature
 
@@ -66,7 +69,14 @@ type Summary struct {
 	Octets   int64   // of the files
 	Captures int64   // lines of the index
 	Pages    int     // in the list
+	Unlisted int64   // pages for which there was no room in the list
+	Textless int64   // pages for whose text there was none
 	Damaged  []error // what cannot be replayed, each with its file and offset
+
+	Added            int64       // originals that were taken from Options.Originals
+	Missing          []*Original // originals that revisits need and the package has not, at most maxMissing
+	Unresolved       int64       // revisits that cannot be replayed without them
+	OriginalsDamaged []error     // what could not be read of Options.Originals
 }
 
 // A resource is a file in the package, as datapackage.json names it.
@@ -109,6 +119,9 @@ type packer struct {
 	resources []resource
 	names     map[string]bool // of resources
 	summary   Summary
+
+	originals    *input // nil: none were taken
+	originalsDir string // of it; "" when it was not needed
 }
 
 // An input is a WARC file, and how it was when it was looked at first.
@@ -122,17 +135,30 @@ func (p *packer) pack(files []string) error {
 	if err := p.look(files); err != nil {
 		return err
 	}
-	pages, err := p.findPages()
+	pages, found, revisits, err := p.read()
 	if err != nil {
 		return err
 	}
 	defer pages.close()
+	defer found.close()
+	defer revisits.close()
 	index, err := p.makeIndex(files)
 	if err != nil {
 		return err
 	}
-	defer index.close()
-	for _, in := range p.inputs {
+	defer func() { index.close() }() // it may be another one then
+	defer func() { os.RemoveAll(p.originalsDir) }()
+	if index, err = p.addOriginals(revisits, found, index); err != nil {
+		return err
+	}
+	if err := p.finishPages(pages, found); err != nil {
+		return err
+	}
+	inputs := p.inputs
+	if p.originals != nil {
+		inputs = append(slices.Clip(inputs), *p.originals)
+	}
+	for _, in := range inputs {
 		if err := p.addFile(archiveDir, in.path, &in); err != nil {
 			return err
 		}
@@ -327,13 +353,16 @@ func indented(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// makeIndex writes the index of the files to a file of its own.
+// makeIndex writes the index of the files to a file of its own. Its times have
+// milliseconds: replayweb.page takes the first capture at or after
+// WARC-Refers-To-Date for the original of a revisit, and keeps one capture of a URL
+// for each time.
 func (p *packer) makeIndex(files []string) (*scratch, error) {
 	s, err := newScratch(p.opts.TempDir)
 	if err != nil {
 		return nil, err
 	}
-	summary, err := cdx.Index(p.ctx, s, files, cdx.Options{TempDir: p.opts.TempDir, Progress: p.opts.Progress})
+	summary, err := cdx.Index(p.ctx, s, files, cdx.Options{TempDir: p.opts.TempDir, Progress: p.opts.Progress, Milliseconds: true})
 	if err != nil {
 		s.close()
 		return nil, err

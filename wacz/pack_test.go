@@ -142,7 +142,7 @@ func TestPack(t *testing.T) {
 			t.Errorf("%s is\n%s, want\n%s", name, contents[name], want)
 		}
 	}
-	if index := contents[indexName]; !strings.HasPrefix(index, "org,example)/ 20261121101500 {") || !strings.Contains(index, `"\u00dcnusual NAME.warc.gz"`) {
+	if index := contents[indexName]; !strings.HasPrefix(index, "org,example)/ 20261121101500500 {") || !strings.Contains(index, `"\u00dcnusual NAME.warc.gz"`) {
 		t.Errorf("the index is %s", index)
 	}
 	var pkg dataPackage

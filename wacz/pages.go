@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/warctee/warctee/archive"
 	"github.com/warctee/warctee/http1"
 	"github.com/warctee/warctee/warc"
@@ -61,30 +60,39 @@ func (l *pageList) copyTo(w io.Writer) error {
 	return err
 }
 
-// findPages reads the files for pages, and for their newest record. Pages that
+// read reads the files for pages and revisits, and for their newest record. Pages that
 // are given take the place of those that are found.
-func (p *packer) findPages() (*pageList, error) {
+func (p *packer) read() (list *pageList, found *foundPages, revisits *revisitList, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		if list != nil {
+			list.close()
+		}
+		if found != nil {
+			found.close()
+		}
+		if revisits != nil {
+			revisits.close()
+		}
+	}()
 	s, err := newScratch(p.opts.TempDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	list := &pageList{scratch: s, header: pageHeader{Format: "json-pages-1.0", ID: "pages", Title: "Pages"}}
-	if err := p.fillPages(list); err != nil {
-		list.close()
-		return nil, err
+	list = &pageList{scratch: s, header: pageHeader{Format: "json-pages-1.0", ID: "pages", Title: "Pages"}}
+	if s, err = newScratch(p.opts.TempDir); err != nil {
+		return list, nil, nil, err
 	}
-	return list, nil
-}
-
-func (p *packer) fillPages(list *pageList) error {
-	titles, err := lru.New[string, string](titlesKept)
-	if err != nil {
-		return err
+	revisits = &revisitList{scratch: s, kinds: make(map[string]bool)}
+	if found, err = newFoundPages(p.opts.TempDir, p.opts.MaxPages); err != nil {
+		return list, nil, revisits, err
 	}
-	f := &finder{p: p, list: list, titles: titles}
+	f := &finder{p: p, list: list, found: found, revisits: revisits}
 	for _, in := range p.inputs {
 		if err := f.readFile(in); err != nil {
-			return err
+			return list, found, revisits, err
 		}
 	}
 	p.created = f.newest
@@ -96,21 +104,36 @@ func (p *packer) fillPages(list *pageList) error {
 	}
 	if p.opts.Pages != "" {
 		if err := p.givenPages(list); err != nil {
-			return err
+			return list, found, revisits, err
 		}
 	}
 	if p.opts.MainPage != "" && list.mainDate == "" {
-		return fmt.Errorf("the page to begin with, %s, is not in the list of pages", p.opts.MainPage)
+		return list, found, revisits, fmt.Errorf("the page to begin with, %s, is not in the list of pages", p.opts.MainPage)
 	}
-	return nil
+	return list, found, revisits, nil
+}
+
+// finishPages writes the pages that were found to their list, unless one was given.
+func (p *packer) finishPages(list *pageList, found *foundPages) (err error) {
+	if p.opts.Pages != "" {
+		return nil
+	}
+	if p.summary.Pages, err = found.pour(list); err == nil {
+		p.summary.Unlisted, p.summary.Textless = found.unlisted, found.textless
+	}
+	return err
 }
 
 // A finder looks for pages in files, one after the other.
 type finder struct {
 	p      *packer
 	list   *pageList
+	found  *foundPages
 	newest time.Time
-	titles *lru.Cache[string, string] // by payload digest
+
+	in         input // the file that is read
+	revisits   *revisitList
+	titlesOnly bool // of originals from elsewhere, which are no pages to begin with
 
 	// The requests and the pages of a file that have not found each other.
 	requests []request
@@ -123,11 +146,13 @@ type request struct {
 	concurrentTo []string
 	get          bool
 	forPage      bool
+	rank         rank // of the page that it asks for
 }
 
 // A visit is a page that may be one.
 type visit struct {
-	page
+	foundPage
+	digest       string // of the payload
 	recordID     string
 	concurrentTo []string
 	sure         bool // it is the main page
@@ -144,9 +169,10 @@ func (f *finder) readFile(in input) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.path, err)
 	}
+	f.in = in
 	told, records := int64(0), 0
 	progress := func(offset int64) {
-		if f.p.opts.Progress != nil {
+		if f.p.opts.Progress != nil && !f.titlesOnly {
 			f.p.opts.Progress(offset - told)
 			told = offset
 		}
@@ -199,30 +225,48 @@ func (f *finder) checkForm(file *archive.File) (compressed bool, err error) {
 }
 
 func (f *finder) readRecord(rec *warc.Record, block io.Reader) error {
-	if f.p.opts.Pages != "" {
-		return nil
-	}
 	scheme, _, _ := strings.Cut(strings.ToLower(rec.TargetURI()), ":")
-	if scheme != "http" && scheme != "https" {
+	if scheme != "http" && scheme != "https" || f.p.opts.Pages != "" && rec.Type() != warc.TypeRevisit {
 		return nil
 	}
 	switch rec.Type() {
 	case warc.TypeRequest:
 		// What cannot be understood tells nothing.
 		if m, err := archive.ReadMessage(rec, block); err == nil && m.Request != nil {
-			return f.addRequest(request{rec.ID(), rec.Header.Values("WARC-Concurrent-To"), m.Request.Method == "GET", wantsPage(m.Request)})
+			return f.addRequest(request{
+				id:           rec.ID(),
+				concurrentTo: rec.Header.Values("WARC-Concurrent-To"),
+				get:          m.Request.Method == "GET",
+				forPage:      wantsPage(m.Request),
+				rank:         rankOf(m.Request),
+			})
 		}
 	case warc.TypeResponse, warc.TypeRevisit, warc.TypeResource:
 		m, err := archive.ReadMessage(rec, block)
-		if err != nil || m.Response == nil && rec.Type() != warc.TypeResource || m.Response != nil && m.Response.Status != 200 {
+		if rec.Type() == warc.TypeRevisit && !f.titlesOnly {
+			if err := f.addRevisit(rec, m); err != nil {
+				return err
+			}
+		}
+		if f.p.opts.Pages != "" || err != nil || m.Response == nil && rec.Type() != warc.TypeResource || m.Response != nil && m.Response.Status != 200 {
 			return nil
 		}
-		isMain := rec.TargetURI() == f.p.opts.MainPage
+		isMain := rec.TargetURI() == f.p.opts.MainPage && !f.titlesOnly
 		if isMain || isHTML(m.MediaType()) {
 			return f.addVisit(f.newVisit(rec, m, isMain))
 		}
 	}
 	return nil
+}
+
+// addRevisit notes what a revisit refers to; m is nil when its block cannot be
+// understood.
+func (f *finder) addRevisit(rec *warc.Record, m *archive.Message) error {
+	status := 0
+	if m != nil && m.Response != nil {
+		status = m.Response.Status
+	}
+	return f.revisits.add(f.in, rec, status)
 }
 
 func isHTML(mediaType string) bool {
@@ -244,6 +288,17 @@ func wantsPage(r *http1.Request) bool {
 	return !ok || !strings.HasPrefix(agent, "Mozilla/") || strings.Contains(accept, "text/html")
 }
 
+// rankOf returns the rank of the page that a request asks for.
+func rankOf(r *http1.Request) rank {
+	if dest, _ := r.Get("Sec-Fetch-Dest"); dest == "document" {
+		return asDocument
+	}
+	if referer, _ := r.Get("Referer"); referer != "" {
+		return followed
+	}
+	return entered
+}
+
 func (f *finder) newVisit(rec *warc.Record, m *archive.Message, isMain bool) visit {
 	v := visit{recordID: rec.ID(), concurrentTo: rec.Header.Values("WARC-Concurrent-To"), sure: isMain}
 	v.URL = rec.TargetURI()
@@ -252,9 +307,12 @@ func (f *finder) newVisit(rec *warc.Record, m *archive.Message, isMain bool) vis
 	}
 	id := sha256.Sum256([]byte(v.URL + "\n" + v.TS + "\n" + v.recordID))
 	v.ID = fmt.Sprintf("%x", id[:10])
-	digest := rec.Header.Get("WARC-Payload-Digest")
+	v.digest = rec.Header.Get("WARC-Payload-Digest")
 	if rec.Type() == warc.TypeRevisit {
-		v.Title, _ = f.titles.Get(digest)
+		var known bool
+		if v.Title, known = f.found.titles.Get(v.digest); !known {
+			v.Digest = v.digest // its original may come later
+		}
 		return v
 	}
 	if !isHTML(m.MediaType()) {
@@ -272,8 +330,8 @@ func (f *finder) newVisit(rec *warc.Record, m *archive.Message, isMain bool) vis
 	if f.p.opts.NoText {
 		v.Text = ""
 	}
-	if digest != "" && v.Title != "" {
-		f.titles.Add(digest, v.Title)
+	if v.digest != "" && v.Title != "" {
+		f.found.titles.Add(v.digest, v.Title)
 	}
 	return v
 }
@@ -283,7 +341,7 @@ func (f *finder) addRequest(r request) error {
 	for i, v := range f.visits {
 		if v.belongsTo(r) {
 			f.visits = append(f.visits[:i], f.visits[i+1:]...)
-			return f.decide(v, r.get && (r.forPage || v.sure))
+			return f.decide(v, &r)
 		}
 	}
 	f.requests = append(f.requests, r)
@@ -298,13 +356,13 @@ func (f *finder) addRequest(r request) error {
 func (f *finder) addVisit(v visit) error {
 	for _, r := range f.requests {
 		if v.belongsTo(r) {
-			return f.decide(v, r.get && (r.forPage || v.sure))
+			return f.decide(v, &r)
 		}
 	}
 	f.visits = append(f.visits, v)
 	if len(f.visits) > visitsKept {
 		v, f.visits = f.visits[0], append(f.visits[:0], f.visits[1:]...)
-		return f.decide(v, true)
+		return f.decide(v, nil)
 	}
 	return nil
 }
@@ -326,7 +384,7 @@ func (v *visit) belongsTo(r request) bool {
 // endFile decides about the pages without a request.
 func (f *finder) endFile() error {
 	for _, v := range f.visits {
-		if err := f.decide(v, true); err != nil {
+		if err := f.decide(v, nil); err != nil {
 			return err
 		}
 	}
@@ -334,19 +392,23 @@ func (f *finder) endFile() error {
 	return nil
 }
 
-// decide writes a page to the list if it is one.
-func (f *finder) decide(v visit, isPage bool) error {
-	if v.TS == "" || !isPage {
+// decide adds a page to those that are found if it is one. The request is nil when
+// it is not known.
+func (f *finder) decide(v visit, r *request) error {
+	if f.titlesOnly || v.TS == "" || r != nil && !(r.get && (r.forPage || v.sure)) {
 		return nil
 	}
-	if v.sure && f.list.mainDate == "" {
-		f.list.mainDate = v.TS
+	rank := followed
+	switch {
+	case v.sure:
+		rank = asDocument
+		if f.list.mainDate == "" {
+			f.list.mainDate = v.TS
+		}
+	case r != nil:
+		rank = r.rank
 	}
-	f.p.summary.Pages++
-	f.list.header.HasText = f.list.header.HasText || v.Text != ""
-	e := json.NewEncoder(f.list)
-	e.SetEscapeHTML(false)
-	return e.Encode(v.page)
+	return f.found.add(v.foundPage, rank, v.digest)
 }
 
 // givenPages copies the list of pages that was given.

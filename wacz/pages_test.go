@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,7 +120,8 @@ func TestRevisitedPage(t *testing.T) {
 	first := htmlPage("a", "http://example.org/", "", "<title>Its title</title>text")
 	first.fields = digest
 	again := sample{kind: "revisit", id: "b", url: "http://example.org/", fields: digest, block: "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"}
-	_, contents := pack(t, Options{}, writeFile(t, "x.warc.gz", first, again))
+	document := browserFields + "Sec-Fetch-Dest: document\r\n"
+	_, contents := pack(t, Options{}, writeFile(t, "x.warc.gz", get("q", first.url, "a", document), first, get("r", first.url, "b", document), again))
 	pages := pagesOf(t, contents)
 	if len(pages) != 2 || pages[1].Title != "Its title" || pages[1].Text != "" || pages[0].Text != "text" || pages[0].ID == pages[1].ID {
 		t.Errorf("the pages are %+v", pages)
@@ -127,6 +129,93 @@ func TestRevisitedPage(t *testing.T) {
 	_, contents = pack(t, Options{NoText: true}, writeFile(t, "x.warc.gz", first, again))
 	if list := contents[pagesName]; strings.Contains(list, "text") || strings.Contains(list, "hasText") || !strings.Contains(list, "Its title") {
 		t.Errorf("without text the list is\n%s", list)
+	}
+
+	// The title comes from where the original is.
+	_, contents = pack(t, Options{}, writeFile(t, "y.warc.gz", get("r", first.url, "b", document), again), writeFile(t, "x.warc.gz", first))
+	if pages := pagesOf(t, contents); len(pages) != 1 || pages[0].Title != "Its title" || strings.Contains(contents[pagesName], "digest") {
+		t.Errorf("with the original in a later file the pages are\n%s", contents[pagesName])
+	}
+}
+
+// What many requests of programs got does not make a list that nobody can read: a
+// page is listed once, and those come first that somebody went to.
+func TestManyPages(t *testing.T) {
+	digest := func(s string) warc.Header { return warc.Header{{Name: "WARC-Payload-Digest", Value: "sha1:" + s}} }
+	var samples []sample
+	add := func(url, payload, fields string) {
+		n := len(samples)
+		page := htmlPage(fmt.Sprint("p", n), url, "", "<p>"+payload)
+		page.fields = digest(payload)
+		samples = append(samples, get(fmt.Sprint("r", n), url, page.id, fields), page)
+	}
+	browser := browserFields + "Accept: text/html\r\n"
+	alone := htmlPage("alone", "http://example.org/alone", "", "<p>no request")
+	samples = append(samples, alone)
+	add("http://example.org/linked", "A", browser+"Referer: http://example.org/\r\n")
+	for range 5 {
+		add("http://example.org/again", "B", "") // of a program
+	}
+	add("http://example.org/again", "C", "") // it has changed
+	for range 2 {
+		add("http://example.org/visited", "D", browser+"Referer: http://example.org/\r\nSec-Fetch-Dest: document\r\n")
+	}
+	path := writeFile(t, "x.warc.gz", samples...)
+	all := []string{"visited", "visited", "again", "again", "linked", "alone"}
+	for most := 1; most <= len(all)+1; most++ {
+		var b bytes.Buffer
+		summary, err := Pack(t.Context(), &b, []string{path}, Options{MaxPages: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, contents := pack(t, Options{MaxPages: most}, path)
+		var urls []string
+		for _, p := range pagesOf(t, contents) {
+			urls = append(urls, strings.TrimPrefix(p.URL, "http://example.org/"))
+		}
+		n := min(most, len(all))
+		if !slices.Equal(urls, all[:n]) || summary.Pages != n || summary.Unlisted != int64(len(all)-n) {
+			t.Errorf("with room for %d: %q, %d and %d more", most, urls, summary.Pages, summary.Unlisted)
+		}
+	}
+}
+
+// However long their texts and URLs are, the list is bounded.
+func TestLongPages(t *testing.T) {
+	found, err := newFoundPages(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.close()
+	s, err := newScratch(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &pageList{scratch: s}
+	defer list.close()
+	add := func(n int, text, url string) {
+		for i := range n {
+			p := foundPage{page: page{URL: fmt.Sprintf("http://example.org/%s%d", url, i), Text: text}}
+			if err := found.add(p, entered, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	text := strings.Repeat("words ", 100_000)
+	add(100, text, "")
+	add(5000, "", strings.Repeat("u", 20_000))
+	add(1, "", strings.Repeat("u", maxPageURL))
+	pages, err := found.pour(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := list.copyTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	withText := strings.Count(b.String(), text)
+	if b.Len() > maxListOctets+1000 || withText != MaxPageText/(len(text)+80) || int64(withText) != 100-found.textless || pages != 5101-int(found.unlisted) || pages < 700 {
+		t.Errorf("a list of %d octets has %d pages, %d of them with text; %d are not in it, %d have lost their text", b.Len(), pages, withText, found.unlisted, found.textless)
 	}
 }
 

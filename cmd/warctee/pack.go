@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/warctee/warctee/wacz"
@@ -21,6 +22,7 @@ type packCommand struct {
 	out     string
 	opts    wacz.Options
 	logs    wordsFlag
+	more    wordsFlag // files and directories with originals
 	signKey string
 	newKey  string
 	verify  bool
@@ -32,7 +34,7 @@ type packCommand struct {
 }
 
 func newPackCommand() *cobra.Command {
-	c := &packCommand{logs: wordsFlag{kind: "FILE"}}
+	c := &packCommand{logs: wordsFlag{kind: "FILE"}, more: wordsFlag{kind: "DIR"}}
 	cmd := &cobra.Command{
 		Use:   "pack FILE|DIR… --out NAME.wacz",
 		Short: "Pack WARC files into a WACZ, which replays in a browser, or verify one",
@@ -43,6 +45,9 @@ replayweb.page, from any web server that answers ranges.
 Pages are found in the files: what browsers asked for as a document, and other HTML
 where that cannot be told. The same files make the same package, octet for octet,
 unless it is signed: it bears the time of its newest record, or SOURCE_DATE_EPOCH.
+
+A revisit has no payload of its own. When its original is in none of the files,
+pack names it, and --add-originals takes it along from others.
 
 With --verify: compare packages with the digests and the signature in them.`,
 		Example: `  warctee pack warcs --out site.wacz --title "Example, autumn 2026" --url https://example.org/
@@ -59,6 +64,8 @@ With --verify: compare packages with the digests and the signature in them.`,
 	text(flags, &c.opts.MainPage, "url", "URL", "page to begin with; it has to be in the files")
 	text(flags, &c.opts.Pages, "pages", "FILE", "list of pages instead of those that are found: lines of JSON with url and ts, and maybe title and text")
 	flags.BoolVar(&c.opts.NoText, "no-text", false, "leave the text of the pages out of their list, by which they can be searched")
+	flags.Var(&c.more, "add-originals", "take along, from WARC files or directories with such, the originals of revisits that the packed files do not have; may be repeated")
+	flags.IntVar(&c.opts.MaxPages, "max-pages", wacz.DefaultMaxPages, "list at most so many of the pages that are found")
 	flags.Var(&c.logs, "log", "file to be put into logs/, such as a failures.jsonl; may be repeated")
 	text(flags, &c.signKey, "sign", "FILE", "sign with the private key in this file")
 	text(flags, &c.newKey, "new-key", "FILE", "make a key in a new file, print whose signatures it makes, and end")
@@ -107,6 +114,9 @@ func (c *packCommand) makeKey() error {
 }
 
 func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
+	if c.opts.MaxPages < 1 {
+		return usageError{fmt.Errorf("--max-pages %d: it is at least 1", c.opts.MaxPages)}
+	}
 	if c.out == "" {
 		return usageError{errors.New("--out is missing: the name of the package")}
 	}
@@ -116,6 +126,15 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	files, size, err := archiveFiles(args)
 	if err != nil {
 		return err
+	}
+	total := wacz.Passes * size
+	if len(c.more.values) > 0 {
+		originals, size, err := archiveFiles(c.more.values)
+		if err != nil {
+			return fmt.Errorf("--add-originals: %w", err)
+		}
+		c.opts.Originals = originals
+		total += size
 	}
 	if c.opts.Created, err = sourceDate(); err != nil {
 		return err
@@ -135,7 +154,7 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	}
 	defer out.discard()
 	started := time.Now()
-	progress := newProgress(c.stderr, wacz.Passes*size, "packing")
+	progress := newProgress(c.stderr, total, "packing")
 	defer progress.done()
 	c.opts.Logs, c.opts.Software, c.opts.Progress = c.logs.values, "warctee/"+version, progress.add
 	c.opts.TempDir = filepath.Dir(c.out) // there is room for the package, which is larger
@@ -156,13 +175,59 @@ func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Durati
 	}
 	fmt.Fprintf(c.stderr, "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
 		english.Plural(s.Pages, "page", ""), english.Plural(s.Files, "file", ""), harmless(c.out), rate(s.Octets, took))
+	if s.Unlisted > 0 {
+		fmt.Fprintf(c.stderr, "warctee: %s not in the list of pages, which has room for %d: raise --max-pages, or give the list with --pages\n",
+			english.Plural(int(s.Unlisted), "page is", "pages are"), c.opts.MaxPages)
+	}
+	if s.Textless > 0 {
+		fmt.Fprintf(c.stderr, "warctee: %s without text in the list of pages: there is room for %s of text; a search does not find them by it\n",
+			english.Plural(int(s.Textless), "page is", "pages are"), humanize.IBytes(wacz.MaxPageText))
+	}
 	if signer != "" {
 		fmt.Fprintf(c.stderr, "warctee: signed by %s\n", signer)
 	}
-	if len(s.Damaged) > 0 {
+	missing := c.tellMissing(s)
+	switch {
+	case len(s.Damaged) > 0:
 		return fmt.Errorf("the package is whole, but the WARC files in it are damaged: %w; %s", errFound, damageHint)
+	case missing != "":
+		return fmt.Errorf("the package is whole, but %s: %w", missing, errFound)
 	}
 	return nil
+}
+
+// missingShown is how many of the originals that are missing are named.
+const missingShown = 20
+
+// tellMissing says which revisits cannot be replayed, and what to do about it; it
+// returns that in short, "" when there are none.
+func (c *packCommand) tellMissing(s wacz.Summary) string {
+	for _, damage := range s.OriginalsDamaged {
+		tell(c.stderr, damage)
+	}
+	if s.Added > 0 {
+		fmt.Fprintf(c.stderr, "warctee: %s taken along\n", english.Plural(int(s.Added), "original", ""))
+	}
+	if s.Unresolved == 0 {
+		return ""
+	}
+	for i, o := range s.Missing {
+		if i == missingShown {
+			fmt.Fprintf(c.stderr, "warctee: %d more originals are missing\n", len(s.Missing)-i)
+			break
+		}
+		reason := ""
+		if o.Reason != "" {
+			reason = "; not taken: " + o.Reason
+		}
+		fmt.Fprintf(c.stderr, "warctee: the package has no original for %s, the first at %s: %s\n",
+			english.Plural(int(o.Revisits), "revisit", ""), harmless(o.Revisit), harmless(o.String()+reason))
+	}
+	hint := "name the files that have the originals too, or take the originals along with --add-originals DIR"
+	if len(c.more.values) > 0 {
+		hint = "the files of --add-originals do not have the originals in a form that can be replayed"
+	}
+	return fmt.Sprintf("%s in it cannot be replayed; %s", english.Plural(int(s.Unresolved), "revisit", ""), hint)
 }
 
 // lastSecond is the end of the year 9999, in seconds since 1970: dates have four

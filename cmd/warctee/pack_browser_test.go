@@ -28,7 +28,7 @@ import (
 )
 
 // keptPage is the page that is recorded, packed and replayed. It reports when it
-// is loaded, with its frame. Its charset is told by HTTP alone.
+// is loaded, with its frame and what its script fetches. Its charset is told by HTTP alone.
 const keptPage = `<!DOCTYPE html>
 <title>A page  to be kept</title>
 <link rel="icon" href="data:,">
@@ -40,24 +40,39 @@ const keptPage = `<!DOCTYPE html>
 <p id="scripted"></p>
 <img src="/1.png"><img src="/2.png"><img src="/3.png">
 <iframe src="/frame.html"></iframe>
-<script>addEventListener("load", () => fetch("/report", {method: "POST", body: "loaded"}))</script>
+<script>addEventListener("load", () => Promise.all(parts).then(() => fetch("/report", {method: "POST", body: "loaded"})))</script>
 `
 
+// keptScript fetches by several methods: from the site of the page, and from the
+// site OTHER. The body of the POST is longer than the 512 characters at which
+// replayweb.page cuts the keys of revisits.
 const keptScript = `document.getElementById("scripted").textContent = "A script wrote this.";
-fetch("/data.json").then(r => r.json()).then(data => { document.body.dataset.fetched = data.word; });
+const fetched = document.body.dataset;
+const query = JSON.stringify({query: "word ".repeat(200)}), json = {"Content-Type": "application/json"};
+const parts = [
+	fetch("/data.json").then(r => r.json()).then(data => { fetched.fetched = data.word; }),
+	fetch("/changing.json").then(r => r.json()).then(data => { fetched.changing = data.word; }),
+	fetch("/query", {method: "POST", headers: json, body: query}).then(r => r.json()).then(data => { fetched.posted = data.word; }),
+	fetch("/form", {method: "POST", body: new URLSearchParams("a=b")}).then(r => r.text()).then(text => { fetched.form = text; }),
+	fetch("OTHER/item", {method: "PUT", headers: json, body: query}).then(r => r.text()).then(text => { fetched.put = text; }),
+];
 `
 
 // A keptSite serves keptPage and what belongs to it.
 type keptSite struct {
-	reports chan string
+	reports  chan string
+	other    string       // URL of another site, for the script
+	changing atomic.Int64 // requests for what is another at every second visit
 }
 
 func (s *keptSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	contents := map[string]struct{ mediaType, body string }{
 		"/":           {"text/html; charset=utf-8", keptPage},
 		"/style.css":  {"text/css", "#styled { width: 123px; }"},
-		"/script.js":  {"text/javascript", keptScript},
+		"/script.js":  {"text/javascript", strings.ReplaceAll(keptScript, "OTHER", s.other)},
 		"/data.json":  {"application/json", `{"word": "fetched"}`},
+		"/query":      {"application/json", `{"word": "fetched"}`}, // as /data.json
+		"/form":       {"text/plain", "The form was sent."},
 		"/frame.html": {"text/html", "<!DOCTYPE html><title>Not a page</title><p>In a frame."},
 	}
 	var side int
@@ -66,6 +81,9 @@ func (s *keptSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/report":
 		s.reports <- r.URL.Path
+	case r.URL.Path == "/changing.json":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"word": "changed %d"}`, s.changing.Add(1)%2)
 	case err == nil:
 		w.Header().Set("Content-Type", "image/png")
 		png.Encode(w, image.NewGray(image.Rect(0, 0, 10*side, 7)))
@@ -77,23 +95,41 @@ func (s *keptSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// otherSite lets pages of other origins PUT something.
+func otherSite(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Access-Control-Allow-Methods", "PUT")
+	w.Header().Set("Access-Control-Allow-Headers", "Content-Type")
+	if r.Method == http.MethodPut {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `"put"`)
+	}
+}
+
 // A replayed is what is seen of the page in replayweb.page.
 type replayed struct {
-	Title, Text, Width, Fetched, Frame string
-	Images                             []int // their natural widths
-	Pages                              int   // in its list
-	Signed                             bool  // the signature is valid
+	Title, Text, Width, Frame            string
+	Fetched, Changing, Posted, Form, Put string // by the script
+	Images                               []int  // their natural widths
+	Pages                                int    // in its list
+	Signed                               bool   // the signature is valid
 }
 
 var wantReplayed = replayed{
-	Title:   "A page to be kept",
-	Text:    "Grüße from the past The style makes this narrow. A script wrote this.",
-	Width:   "123px",
-	Fetched: "fetched",
-	Frame:   "In a frame.",
-	Images:  []int{10, 20, 30},
-	Pages:   2,
-	Signed:  true,
+	Title: "A page to be kept",
+	Text:  "Grüße from the past The style makes this narrow. A script wrote this.",
+	Width: "123px",
+	Frame: "In a frame.",
+
+	Fetched:  "fetched",
+	Changing: "changed 1",
+	Posted:   "fetched",
+	Form:     "The form was sent.",
+	Put:      `"put"`,
+
+	Images: []int{10, 20, 30},
+	Pages:  3,
+	Signed: true,
 }
 
 // replayPage embeds replayweb.page, whose service worker has an API too, and reports what it shows once that is whole
@@ -123,7 +159,7 @@ function look() {
 		seen.Title = doc.title;
 		seen.Text = doc.body.innerText.replace(/\s+/g, " ").trim();
 		seen.Width = doc.defaultView.getComputedStyle(doc.getElementById("styled")).width;
-		seen.Fetched = doc.body.dataset.fetched || "";
+		for (const name of ["Fetched", "Changing", "Posted", "Form", "Put"]) seen[name] = doc.body.dataset[name.toLowerCase()] || "";
 		seen.Images = [...doc.images].map(i => i.naturalWidth);
 		seen.Frame = frame.contentDocument.body.innerText.trim();
 	} catch (e) {}
@@ -153,38 +189,68 @@ const want = %s, start = Date.now(), timer = setInterval(async () => {
 </script>
 `
 
-// A browser visits a page through the proxy, twice; the WARC files are packed;
+// A browser visits a page through the proxy, three times; the WARC files are packed;
 // the site is gone; and a browser shows the page all the same, by the code of
 // replayweb.page.
 func TestPackedPageReplays(t *testing.T) {
 	browser := findBrowser(t)
 	program := replayProgram(t)
-	handler := &keptSite{reports: make(chan string, 1)}
+	other := newSite(t, http.HandlerFunc(otherSite))
+	handler := &keptSite{reports: make(chan string, 1), other: other.URL}
 	site := newSite(t, handler)
 	dir := filepath.Join(t.TempDir(), "warcs")
 	recordVisits(t, browser, handler, site.URL, dir)
-	gone := goneSite(t, site)
+	gone, otherGone := goneSite(t, site), goneSite(t, other)
 
+	check := func(t *testing.T, packed string, pages int) {
+		t.Helper()
+		want := wantReplayed
+		want.Pages = pages
+		if seen := replay(t, browser, program, packed, site.URL+"/", want); !reflect.DeepEqual(seen, want) {
+			t.Errorf("the replay shows\n%+v, want\n%+v", seen, want)
+		}
+	}
 	for name, more := range map[string]int{"short index": 0, "index in blocks": 3000} {
 		t.Run(name, func(t *testing.T) {
 			files := []string{dir}
 			if more > 0 {
 				files = append(files, writeCaptures(t, more))
 			}
-			packed := filepath.Join(t.TempDir(), "site.wacz")
-			key := filepath.Join(t.TempDir(), "key.pem")
-			runOnce(t, "pack", "--new-key", key)
-			signer := runOnce(t, append([]string{"pack", "--out", packed, "--sign", key, "--url", site.URL + "/"}, files...)...)
-			wantPackage(t, packed, site.URL, signer, 2)
-			seen := replay(t, browser, program, packed, site.URL+"/")
-			if !reflect.DeepEqual(seen, wantReplayed) {
-				t.Errorf("the replay shows\n%+v, want\n%+v", seen, wantReplayed)
-			}
+			packed, args, signer := packSigned(t, site.URL)
+			runOnce(t, append(args, files...)...)
+			wantPackage(t, packed, site.URL, signer, 3)
+			check(t, packed, 3)
 		})
 	}
-	if n := gone.Load(); n > 0 {
-		t.Errorf("the replay has connected to the site %d times", n)
+	// The file of the last visit alone refers to the file of the others.
+	t.Run("originals elsewhere", func(t *testing.T) {
+		files, err := filepath.Glob(filepath.Join(dir, "*.warc.gz"))
+		if err != nil || len(files) != 2 {
+			t.Fatalf("there are the files %q, %v, want two", files, err)
+		}
+		packed, args, signer := packSigned(t, site.URL)
+		cmd := programCommand(t, append(args, files[1])...)
+		out, _ := cmd.CombinedOutput()
+		if status := cmd.ProcessState.ExitCode(); status != 3 || !strings.Contains(string(out), site.URL+"/style.css of 20") || !strings.Contains(string(out), "--add-originals DIR") {
+			t.Errorf("without the originals: exit status %d\n%s", status, out)
+		}
+		runOnce(t, append(args, "--force", files[1], "--add-originals", dir)...)
+		wantPackage(t, packed, site.URL, signer, 1)
+		check(t, packed, 1)
+	})
+	if n := gone.Load() + otherGone.Load(); n > 0 {
+		t.Errorf("the replay has connected to the sites %d times", n)
 	}
+}
+
+// packSigned returns the name of a package, what makes it but for the files, and who
+// signs it.
+func packSigned(t *testing.T, site string) (packed string, args []string, signer string) {
+	t.Helper()
+	packed = filepath.Join(t.TempDir(), "site.wacz")
+	key := filepath.Join(t.TempDir(), "key.pem")
+	signer = runOnce(t, "pack", "--new-key", key)
+	return packed, []string{"pack", "--out", packed, "--sign", key, "--url", site + "/"}, signer
 }
 
 // replayProgram is the directory of replayweb.page.
@@ -200,23 +266,25 @@ func replayProgram(t *testing.T) string {
 	return dir
 }
 
-// recordVisits lets a browser visit the site twice through warctee. The second
-// visit makes revisit records. The gzip members have an extra field, which the
+// recordVisits lets a browser visit the site three times through warctee. The later
+// visits make revisit records. The gzip members have an extra field, which the
 // replay has to pass over.
 func recordVisits(t *testing.T, browser string, site *keptSite, url, dir string) {
 	t.Helper()
 	caDir := filepath.Join(t.TempDir(), "ca")
-	cmd := programCommand(t, "record", "--listen", "127.0.0.1:0", "--dir", dir, "--ca-dir", caDir, "--skip-lengths")
-	cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+originCA.CertPath())
-	p := startCommand(t, cmd)
-	authority, err := certs.Read(caDir)
-	if err != nil {
-		t.Fatal(err)
+	for _, visits := range []int{2, 1} { // a file for each recording
+		cmd := programCommand(t, "record", "--listen", "127.0.0.1:0", "--dir", dir, "--ca-dir", caDir, "--skip-lengths")
+		cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+originCA.CertPath())
+		p := startCommand(t, cmd)
+		authority, err := certs.Read(caDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range visits {
+			browse(t, browser, append(chromiumFlags(p.proxy.String(), authority), url+"/"), site.reports)
+		}
+		p.stop()
 	}
-	for range 2 {
-		browse(t, browser, append(chromiumFlags(p.proxy.String(), authority), url+"/"), site.reports)
-	}
-	p.stop()
 }
 
 // goneSite ends a site, and counts who still wants to reach it.
@@ -295,7 +363,7 @@ func wantPackage(t *testing.T, path, site, signer string, visits int) {
 			t.Fatal(err)
 		}
 		text := ""
-		if i == 0 {
+		if i == 0 && visits > 1 { // else it is a revisit
 			text = "Grüße from the past The style makes this narrow."
 		}
 		if _, err := time.Parse(time.RFC3339, page.TS); err != nil || page.ID == "" || page.URL != site+"/" || page.Title != wantReplayed.Title || page.Text != text {
@@ -313,7 +381,7 @@ func wantPackage(t *testing.T, path, site, signer string, visits int) {
 
 // replay opens a page of a package in a browser that can reach nothing but the
 // server with replayweb.page and the package.
-func replay(t *testing.T, browser, program, packed, page string) replayed {
+func replay(t *testing.T, browser, program, packed, page string, wanted replayed) replayed {
 	t.Helper()
 	reports := make(chan replayed, 1)
 	var worker atomic.Bool // the service worker was asked for
@@ -322,7 +390,7 @@ func replay(t *testing.T, browser, program, packed, page string) replayed {
 	if err := json.Unmarshal([]byte(readZip(t, packed)["datapackage-digest.json"]), &digest); err != nil {
 		t.Fatal(err)
 	}
-	want, err := json.Marshal(wantReplayed)
+	want, err := json.Marshal(wanted)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,8 @@ type manifestCommand struct {
 	stdout, stderr io.Writer
 	progress       *progress
 	started        time.Time
+
+	working, unfinished []string // files that are left out
 }
 
 func newManifestCommand() *cobra.Command {
@@ -41,8 +43,14 @@ func newManifestCommand() *cobra.Command {
 a bag (BagIt, RFC 8493). With --verify: say which files are missing, were added,
 or have another size or content than the list or bag says.
 
-A directory means all files in it and below it. Names in a list are relative to its
-directory: keep it beside the files, and it can be moved with them.`,
+A directory means all files in it and below it, but for the working files of the
+recorder (its lock, the dedup index, the log of failures, temporary files) and for
+files that are being written: those are left out, unless they are named. Names in a
+list are relative to its directory: keep it beside the files, and it can be moved
+with them.
+
+Exit status: 0 listed, or verified without a fault; 1 an error; 2 wrong usage;
+3 --verify found a fault.`,
 		Example: `  warctee manifest warcs --out manifest.sha256
   warctee manifest --verify manifest.sha256
   sha256sum --check manifest.sha256
@@ -113,6 +121,7 @@ func (c *manifestCommand) check(cmd *cobra.Command) error {
 func (c *manifestCommand) options(what string) manifest.Options {
 	return manifest.Options{
 		Jobs:     c.jobs,
+		LeftOut:  c.leftOut,
 		Started:  func(total int64) { c.progress = newProgress(c.stderr, total, what) },
 		Progress: func(n int64) { c.progress.add(n) },
 	}
@@ -130,10 +139,11 @@ func (c *manifestCommand) runList(ctx context.Context, args []string) error {
 		base, except = filepath.Dir(c.out), []string{c.out, out.Name()}
 	}
 	list, err := manifest.Make(ctx, base, args, except, c.options("reading"))
+	c.progress.done()
+	c.tellLeftOut()
 	if err != nil {
 		return err
 	}
-	c.progress.done()
 	if out == nil {
 		if _, err := list.WriteTo(c.stdout); err != nil {
 			return err
@@ -157,10 +167,12 @@ func (c *manifestCommand) runBag(ctx context.Context, args []string) error {
 		return err
 	}
 	opts := manifest.BagOptions{Options: c.options("reading"), Software: "warctee/" + version, Fields: fields}
-	if err := manifest.MakeBag(ctx, c.bag, args, opts); err != nil {
+	err = manifest.MakeBag(ctx, c.bag, args, opts)
+	c.progress.done()
+	c.tellLeftOut()
+	if err != nil {
 		return err
 	}
-	c.progress.done()
 	c.summary("%s is a bag, made in %v", c.bag, time.Since(c.started).Round(100*time.Millisecond))
 	return nil
 }
@@ -200,6 +212,9 @@ func (c *manifestCommand) runVerify(ctx context.Context, args []string) error {
 				return err
 			}
 		}
+		for _, note := range report.Notes {
+			fmt.Fprintf(c.stderr, "warctee: %s: %s\n", harmless(path), harmless(note))
+		}
 		files += report.Files
 		faults += len(report.Faults)
 		octets += report.Octets
@@ -229,6 +244,40 @@ func (c *manifestCommand) tell(path string, f manifest.Fault) error {
 		Manifest string `json:"manifest"`
 		manifest.Fault
 	}{path, f})
+}
+
+// leftOut collects what a list or bag lacks of a directory.
+func (c *manifestCommand) leftOut(name string, why manifest.Reason) {
+	switch why {
+	case manifest.Unfinished:
+		c.unfinished = append(c.unfinished, name)
+	default:
+		c.working = append(c.working, name)
+	}
+}
+
+// tellLeftOut says in a line what a list or bag lacks.
+func (c *manifestCommand) tellLeftOut() {
+	var parts []string
+	if len(c.working) > 0 {
+		parts = append(parts, firstOf(c.working)+" (working files: name them to have them too)")
+	}
+	if len(c.unfinished) > 0 {
+		parts = append(parts, firstOf(c.unfinished)+" (being written, or left by a crash)")
+	}
+	if len(parts) > 0 {
+		c.summary("left out: %s", strings.Join(parts, ", "))
+	}
+}
+
+// firstOf names the first ones of many files.
+func firstOf(names []string) string {
+	const most = 10
+	more := ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return harmless(strings.Join(names, ", ")) + more
 }
 
 func (c *manifestCommand) summary(format string, args ...any) {

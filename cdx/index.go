@@ -33,6 +33,9 @@ type Options struct {
 	Jobs     int                // files that are read at the same time; default: as many as there are processors
 	TempDir  string             // where lines are sorted that do not fit into memory; default: os.TempDir
 	Progress func(octets int64) // is told what was read of the files; it has to be safe for concurrent use
+
+	// Open opens a file; default: archive.Open.
+	Open func(path string) (*archive.File, error)
 }
 
 // A Summary tells what Index did.
@@ -63,6 +66,9 @@ func Index(ctx context.Context, w io.Writer, files []string, opts Options) (Summ
 	}
 	if opts.TempDir == "" {
 		opts.TempDir = os.TempDir()
+	}
+	if opts.Open == nil {
+		opts.Open = archive.Open
 	}
 	if _, err := os.Stat(opts.TempDir); err != nil {
 		return Summary{}, fmt.Errorf("folder for sorting: %w", err)
@@ -137,7 +143,7 @@ func (x *indexer) scanFile(ctx context.Context, i int, path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := archive.Open(path)
+	f, err := x.opts.Open(path)
 	if err != nil {
 		return err
 	}

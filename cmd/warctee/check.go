@@ -92,7 +92,7 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 	started := time.Now()
 	bar := newProgress(stderr, size, "checking")
 	defer bar.done()
-	f.opts.Progress = bar.add
+	f.opts.Progress, f.opts.Open = bar.add, openChecked
 	out := &checkOutput{w: bufio.NewWriter(stdout), json: f.json, before: bar.clear}
 	result, err := check.Run(ctx, files, f.opts, out.finding)
 	bar.done()

@@ -61,6 +61,9 @@ func (f *convertFlags) run(ctx context.Context, args []string, stderr io.Writer)
 	if err != nil {
 		return err
 	}
+	if err := refuseStdin(paths, "convert", "outputs are named after their inputs; write it to a file first"); err != nil {
+		return err
+	}
 	if f.jobs < 1 {
 		return usageError{fmt.Errorf("--jobs %d: at least one file at a time", f.jobs)}
 	}

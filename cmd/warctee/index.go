@@ -80,10 +80,13 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkNames(files); err != nil {
+		return err
+	}
 	started := time.Now()
 	progress := newProgress(c.stderr, size, "indexing")
 	defer progress.done()
-	c.opts.Progress = progress.add
+	c.opts.Progress, c.opts.Open = progress.add, openArchive
 	summary, err := c.index(ctx, files)
 	if err != nil {
 		return err
@@ -96,6 +99,22 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 		english.Plural(int(summary.Records), "record", ""), english.Plural(len(files), "file", ""), rate(summary.Octets, time.Since(started)))
 	if len(summary.Damaged) > 0 {
 		return fmt.Errorf("something is not in the index: %w; %s", errFound, damageHint)
+	}
+	return nil
+}
+
+// checkNames refuses files that the index would not tell apart.
+func (c *indexCommand) checkNames(files []string) error {
+	if c.opts.Root != "" {
+		return nil
+	}
+	seen := make(map[string]string)
+	for _, path := range files {
+		name := filepath.Base(path)
+		if other, twice := seen[name]; twice {
+			return usageError{fmt.Errorf("%s and %s have the same name in the index: tell them apart with --root DIR", other, path)}
+		}
+		seen[name] = path
 	}
 	return nil
 }

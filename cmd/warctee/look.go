@@ -109,7 +109,7 @@ func openArchives(args []string) ([]*archive.File, error) {
 	}
 	var files []*archive.File
 	for _, path := range paths {
-		f, err := archive.Open(path)
+		f, err := openArchive(path)
 		if err != nil {
 			closeArchives(files)
 			return nil, err
@@ -135,7 +135,7 @@ func eachArchive(args []string, stderr io.Writer, look func(f *archive.File) err
 	}
 	damaged := 0
 	for _, path := range paths {
-		f, err := archive.Open(path)
+		f, err := openArchive(path)
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (s *selection) open(args []string, stderr io.Writer) (files []*archive.File
 	if offset >= 0 {
 		i := slices.IndexFunc(files, func(f *archive.File) bool { return filepath.Clean(f.Path) == filepath.Clean(path) })
 		if i < 0 {
-			f, err := archive.Open(path)
+			f, err := openArchive(path)
 			if err != nil {
 				return files, nil, err
 			}

@@ -60,7 +60,7 @@ Exit status: 0 listed, or verified without a fault; 1 an error; 2 wrong usage;
 			if len(args) == 0 {
 				return usageError{errors.New("which files? Name files or directories, or with --verify lists or bags")}
 			}
-			return nil
+			return refuseStdin(args, "manifest", "a list holds the names of files; write it to a file first")
 		},
 		RunE: c.run,
 	}

@@ -118,6 +118,9 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := refuseStdin(files, "pack", "WARC files keep their names in the package; write it to a file first"); err != nil {
+		return err
+	}
 	if c.opts.Created, err = sourceDate(); err != nil {
 		return err
 	}

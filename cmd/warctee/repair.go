@@ -66,6 +66,11 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 	if len(files) > 1 && f.out != "" && !isDirectory(f.out) {
 		return usageError{fmt.Errorf("--out %s: for %d files it has to be a directory that exists", f.out, len(files))}
 	}
+	if f.out == "" || isDirectory(f.out) {
+		if err := refuseStdin(files, "repair", "name a file for the output with --out"); err != nil {
+			return err
+		}
+	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
@@ -102,10 +107,10 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isSame reports whether two names are of one file.
+// isSame reports whether a name is that of an input too.
 func isSame(a, b string) bool {
 	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
+	infoB, errB := statInput(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
@@ -123,7 +128,7 @@ type repairing struct {
 }
 
 func (r *repairing) run(ctx context.Context) (sum repair.Summary, err error) {
-	if r.in, err = archive.Open(r.path); err != nil {
+	if r.in, err = openArchive(r.path); err != nil {
 		return sum, err
 	}
 	defer r.in.Close()

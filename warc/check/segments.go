@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -124,7 +123,7 @@ func (g *group) joined() error {
 
 // readPart reads the block of a segment into b, which the first one makes.
 func (g *group) readPart(p part, b **block) (*Record, error) {
-	in, err := os.Open(g.paths[p.file])
+	in, err := g.options.Open(g.paths[p.file])
 	if err != nil {
 		return nil, err
 	}

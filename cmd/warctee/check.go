@@ -27,6 +27,7 @@ type checkFlags struct {
 	digests *choiceFlag
 	json    bool
 	rules   bool
+	quiet   quietFlag
 	opts    check.Options
 }
 
@@ -66,6 +67,7 @@ error; 2 wrong usage; 3 errors were found.`,
 	flags.BoolVar(&f.json, "json", false, "one JSON object per finding, one per file and one for all at the end")
 	flags.BoolVar(&f.rules, "rules", false, "list the rules and check nothing")
 	flags.IntVar(&f.opts.Jobs, "jobs", runtime.GOMAXPROCS(0), "files that are read at once")
+	f.quiet.register(flags)
 	text(flags, &f.opts.TempDir, "temp-dir", "DIR", "directory for what does not fit into memory (default: that of the system)")
 	cobra.CheckErr(cmd.MarkFlagDirname("temp-dir"))
 	f.profile.complete(cmd, "profile")
@@ -90,7 +92,7 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	started := time.Now()
-	bar := newProgress(stderr, size, "checking")
+	bar := newProgress(f.quiet.notes(stderr), size, "checking")
 	defer bar.done()
 	f.opts.Progress, f.opts.Open = bar.add, openChecked
 	out := &checkOutput{w: bufio.NewWriter(stdout), json: f.json, before: bar.clear}
@@ -102,7 +104,7 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 	if failed := out.end(result); failed != nil {
 		return quietly(failed)
 	}
-	fmt.Fprintf(stderr, "warctee: %s; %s\n", checkSummary(result), rate(result.All.Bytes, time.Since(started)))
+	fmt.Fprintf(f.quiet.notes(stderr), "warctee: %s; %s\n", checkSummary(result), rate(result.All.Bytes, time.Since(started)))
 	if err == nil && result.All.Errors > 0 {
 		err = fmt.Errorf("%s found: %w", english.Plural(int(result.All.Errors), "error", ""), errFound)
 	}

@@ -29,6 +29,7 @@ type convertFlags struct {
 	out        string
 	force      bool
 	jobs       int
+	quiet      quietFlag
 
 	with      string
 	mediaType string
@@ -86,6 +87,7 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 	flags.VarP(textFlag{&f.out, "DIR"}, "out", "o", "directory for the output; made when missing (default: that of each file)")
 	flags.BoolVar(&f.force, "force", false, "replace files that exist, but never one that is converted")
 	flags.IntVar(&f.jobs, "jobs", runtime.GOMAXPROCS(0), "files that are converted at once")
+	f.quiet.register(flags)
 	inSection(flags, "Conversion records", func(flags *pflag.FlagSet) {
 		text(flags, &f.with, "with", "COMMAND", "command that reads a payload, without its content-codings, and writes the new one; no shell is asked, but words may be quoted")
 		text(flags, &f.mediaType, "type", "MEDIATYPE", "payloads of which type, such as image/bmp or image/*")

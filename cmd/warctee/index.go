@@ -22,6 +22,7 @@ type indexCommand struct {
 	format *choiceFlag
 	opts   cdx.Options
 	force  bool
+	quiet  quietFlag
 
 	stdout, stderr io.Writer
 }
@@ -56,6 +57,7 @@ something of it is not in the index.`,
 	text(flags, &c.opts.TempDir, "temp-dir", "DIR", "directory in which to sort what does not fit into memory (default: that of --out, or of the system)")
 	flags.IntVar(&c.opts.Jobs, "jobs", runtime.GOMAXPROCS(0), "read `N` files at once")
 	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
+	c.quiet.register(flags)
 	for _, dirs := range []string{"root", "temp-dir"} {
 		cobra.CheckErr(cmd.MarkFlagDirname(dirs))
 	}
@@ -84,7 +86,7 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	started := time.Now()
-	progress := newProgress(c.stderr, size, "indexing")
+	progress := newProgress(c.quiet.notes(c.stderr), size, "indexing")
 	defer progress.done()
 	c.opts.Progress, c.opts.Open = progress.add, openArchive
 	summary, err := c.index(ctx, files)
@@ -95,7 +97,7 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	for _, damage := range summary.Damaged {
 		tell(c.stderr, damage)
 	}
-	fmt.Fprintf(c.stderr, "warctee: %s of %s in %s indexed, %s\n", english.Plural(int(summary.Entries), "capture", ""),
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s of %s in %s indexed, %s\n", english.Plural(int(summary.Entries), "capture", ""),
 		english.Plural(int(summary.Records), "record", ""), english.Plural(len(files), "file", ""), rate(summary.Octets, time.Since(started)))
 	if len(summary.Damaged) > 0 {
 		return fmt.Errorf("something is not in the index: %w; %s", errFound, damageHint)

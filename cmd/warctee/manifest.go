@@ -26,6 +26,7 @@ type manifestCommand struct {
 	jobs   int
 	json   bool
 	force  bool
+	quiet  quietFlag
 
 	stdout, stderr io.Writer
 	progress       *progress
@@ -73,6 +74,7 @@ Exit status: 0 listed, or verified without a fault; 1 an error; 2 wrong usage;
 	flags.IntVar(&c.jobs, "jobs", 0, "files that are read at the same time (default: the number of processors)")
 	flags.BoolVar(&c.json, "json", false, "with --verify: print an object of JSON for each fault")
 	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
+	c.quiet.register(flags)
 	return cmd
 }
 
@@ -122,7 +124,7 @@ func (c *manifestCommand) options(what string) manifest.Options {
 	return manifest.Options{
 		Jobs:     c.jobs,
 		LeftOut:  c.leftOut,
-		Started:  func(total int64) { c.progress = newProgress(c.stderr, total, what) },
+		Started:  func(total int64) { c.progress = newProgress(c.quiet.notes(c.stderr), total, what) },
 		Progress: func(n int64) { c.progress.add(n) },
 	}
 }
@@ -213,7 +215,7 @@ func (c *manifestCommand) runVerify(ctx context.Context, args []string) error {
 			}
 		}
 		for _, note := range report.Notes {
-			fmt.Fprintf(c.stderr, "warctee: %s: %s\n", harmless(path), harmless(note))
+			c.summary("%s: %s", harmless(path), harmless(note))
 		}
 		files += report.Files
 		faults += len(report.Faults)
@@ -281,7 +283,7 @@ func firstOf(names []string) string {
 }
 
 func (c *manifestCommand) summary(format string, args ...any) {
-	fmt.Fprintf(c.stderr, "warctee: "+format+"\n", args...)
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: "+format+"\n", args...)
 }
 
 // fileSize is the size of a file, 0 where it cannot be told.

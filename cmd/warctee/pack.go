@@ -28,6 +28,7 @@ type packCommand struct {
 	signer  string
 	json    bool
 	force   bool
+	quiet   quietFlag
 
 	stdout, stderr io.Writer
 }
@@ -67,6 +68,7 @@ With --verify: compare packages with the digests and the signature in them.`,
 	text(flags, &c.signer, "signer", "sha256:HEX", "with --verify: the signature has to be of this key, as --new-key and --sign print it")
 	flags.BoolVar(&c.json, "json", false, "with --verify: print an object of JSON for each package")
 	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
+	c.quiet.register(flags)
 	return cmd
 }
 
@@ -139,7 +141,7 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	}
 	defer out.discard()
 	started := time.Now()
-	progress := newProgress(c.stderr, wacz.Passes*size, "packing")
+	progress := newProgress(c.quiet.notes(c.stderr), wacz.Passes*size, "packing")
 	defer progress.done()
 	c.opts.Logs, c.opts.Software, c.opts.Progress = c.logs.values, "warctee/"+version, progress.add
 	c.opts.TempDir = filepath.Dir(c.out) // there is room for the package, which is larger
@@ -158,10 +160,10 @@ func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Durati
 	for _, damage := range s.Damaged {
 		tell(c.stderr, damage)
 	}
-	fmt.Fprintf(c.stderr, "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
 		english.Plural(s.Pages, "page", ""), english.Plural(s.Files, "file", ""), c.out, rate(s.Octets, took))
 	if signer != "" {
-		fmt.Fprintf(c.stderr, "warctee: signed by %s\n", signer)
+		fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: signed by %s\n", signer)
 	}
 	if len(s.Damaged) > 0 {
 		return fmt.Errorf("the package is whole, but the WARC files in it are damaged: %w; %s", errFound, damageHint)
@@ -193,7 +195,7 @@ func (c *packCommand) runVerify(ctx context.Context, args []string) error {
 		total += fileSize(path)
 	}
 	started := time.Now()
-	progress := newProgress(c.stderr, total, "verifying")
+	progress := newProgress(c.quiet.notes(c.stderr), total, "verifying")
 	defer progress.done()
 	octets, faults := int64(0), 0
 	for _, path := range args {
@@ -209,7 +211,7 @@ func (c *packCommand) runVerify(ctx context.Context, args []string) error {
 		faults += len(report.Faults)
 	}
 	progress.done()
-	fmt.Fprintf(c.stderr, "warctee: %s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
 	if faults > 0 {
 		return fmt.Errorf("%s: %w", english.Plural(faults, "fault", ""), errFound)
 	}
@@ -254,10 +256,10 @@ func (c *packCommand) tellVerified(path string, r wacz.Report) error {
 		}
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintf(c.stderr, "warctee: %s: %s\n", harmless(path), harmless(note))
+		fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s: %s\n", harmless(path), harmless(note))
 	}
 	if r.Signer != "" {
-		fmt.Fprintf(c.stderr, "warctee: %s: signed by %s, which says it did so at %q with %q\n", harmless(path), r.Signer, r.Signed, r.Software)
+		fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s: signed by %s, which says it did so at %q with %q\n", harmless(path), r.Signer, r.Signed, r.Software)
 	}
 	return nil
 }

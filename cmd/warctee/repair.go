@@ -24,6 +24,7 @@ type repairFlags struct {
 	force  bool
 	noLost bool
 	json   bool
+	quiet  quietFlag
 }
 
 func newRepairCommand() *cobra.Command {
@@ -55,6 +56,7 @@ Exit status: 0 nothing was lost; 1 an error; 2 wrong usage; 3 something was lost
 	flags.BoolVar(&f.force, "force", false, "replace files that exist")
 	flags.BoolVar(&f.noLost, "no-lost", false, "write no file with what is lost")
 	flags.BoolVar(&f.json, "json", false, "report as one JSON object per line")
+	f.quiet.register(flags)
 	return cmd
 }
 
@@ -74,7 +76,7 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	bar := newProgress(stderr, size, "repairing")
+	bar := newProgress(f.quiet.notes(stderr), size, "repairing")
 	defer bar.done()
 	damaged, failed := 0, error(nil)
 	made := make(map[string]bool)
@@ -92,7 +94,7 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 		}
 	}
 	bar.done()
-	fmt.Fprintf(stderr, "warctee: %s read, %s\n", english.Plural(len(files), "file", ""), rate(size, time.Since(start)))
+	fmt.Fprintf(f.quiet.notes(stderr), "warctee: %s read, %s\n", english.Plural(len(files), "file", ""), rate(size, time.Since(start)))
 	if failed != nil {
 		return failed
 	}

@@ -159,7 +159,7 @@ func exclusive(flags *pflag.FlagSet, names ...string) error {
 	var used []string
 	for _, name := range names {
 		if flags.Changed(name) {
-			used = append(used, "--"+name)
+			used = append(used, flagName(flags.Lookup(name)))
 		}
 	}
 	if len(used) > 1 {

@@ -46,7 +46,10 @@ Pages are found in the files: what browsers asked for as a document, and other H
 where that cannot be told. The same files make the same package, octet for octet,
 unless it is signed: it bears the time of its newest record, or SOURCE_DATE_EPOCH.
 
-With --verify: compare packages with the digests and the signature in them.`,
+With --verify: compare packages with the digests and the signature in them.
+
+Exit status: 0 packed, or verified without a fault; 1 an error; 2 wrong usage;
+3 packed, and a WARC file in it is damaged, or --verify found a fault.`,
 		Example: `  warctee pack warcs --out site.wacz --title "Example, autumn 2026" --url https://example.org/
   warctee pack --new-key signing-key.pem
   warctee pack warcs --out site.wacz --sign signing-key.pem

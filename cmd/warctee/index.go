@@ -38,7 +38,7 @@ where it is. Requests other than GET are in the key of the line. It goes to stan
 output, or to a file.
 
 Damaged files are indexed where they are whole. The lines of the same files are the
-same, octet for octet, in whichever order they are given. docs/index.md tells what
+same, octet for octet, in whichever order they are given. docs/cdx.md tells what
 is in a line and how to feed programs with it.
 
 Exit status: 0 all indexed; 1 an error; 2 wrong usage; 3 a file is damaged and

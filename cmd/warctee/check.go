@@ -38,8 +38,8 @@ func newCheckCommand() *cobra.Command {
 		Short: "Check that WARC files are as the standard says",
 		Long: `Check WARC files, of any writer, against ISO 28500: WARC 1.1 and 1.0, and the
 drafts 0.18 and 0.17. Each is judged by its own version. A directory means the WARC
-files in it. Records can name records of other files, so give all files of an
-archive at once.
+files in it and below it, - standard input. Records can name records of other
+files, so give all files of an archive at once.
 
 Each finding tells file, offset, severity, rule, what is wrong, and the clause of
 the standard. An error is what the standard forbids; a warning is what it advises

@@ -49,7 +49,7 @@ files. WARC files are compressed in another way, record by record, or become
 those of another version. With --with, conversion records are added: a command
 makes a new format of each payload of a media type.
 
-A directory means the ARC and WARC files in it. NAME.arc.gz becomes NAME.warc.gz
+A directory means the ARC and WARC files in it and below it. NAME.arc.gz becomes NAME.warc.gz
 beside it, or in the directory of --out. What was written is read again and
 compared with what was read before it gets its name. docs/convert.md tells what
 changes, and that nothing else does.

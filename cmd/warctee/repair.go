@@ -41,7 +41,7 @@ byte where they are as they should be. What is lost is named, with the reason,
 and its bytes go to NAME.repaired.warc.gz.lost. For a file that is whole nothing
 is written.
 
-A directory means the WARC files in it.
+A directory means the WARC files in it and below it.
 
 Exit status: 0 nothing was lost; 1 an error; 2 wrong usage; 3 something was lost.`,
 		Example: `  warctee repair crawl-00001.warc.gz

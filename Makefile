@@ -1,5 +1,6 @@
 # make            the program, ./warctee
 # make help       this list
+# make man        manual pages, in ./man
 # make test       everything that has to pass before a commit, in about six minutes
 # make fuzz       each fuzz target for FUZZTIME
 # make crash      kills the program CRASH_ROUNDS times at random moments, in some minutes
@@ -10,13 +11,16 @@ FUZZTIME ?= 1m
 CRASH_ROUNDS ?= 200
 POWERLOSS_ROUNDS ?= 50
 
-.PHONY: build help test check vulncheck fuzz crash powerloss bench tools
+.PHONY: build help man test check vulncheck fuzz crash powerloss bench tools
 
 build:
 	go build -o warctee ./cmd/warctee
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
+
+man:
+	go run ./cmd/warctee man man
 
 test: tools check vulncheck
 	go test -race -timeout 1h ./...

@@ -19,8 +19,14 @@ type File struct {
 	Path string // as given to Open
 	Size int64  // in bytes, when it was opened
 
-	f          *os.File
+	f          Input
 	dictionary func() *warc.Dictionary // of a zstd file; nil: none, or it cannot be read, which its records tell
+}
+
+// An Input is what a File reads from. It is safe for concurrent use.
+type Input interface {
+	io.ReaderAt
+	io.Closer
 }
 
 // Open opens a WARC file. That it is one shows when it is read.
@@ -41,11 +47,17 @@ func Open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
+	return New(path, f, info.Size()), nil
+}
+
+// New returns a File of size octets that are read from in. Messages name it as
+// path; Close closes in.
+func New(path string, in Input, size int64) *File {
 	dictionary := sync.OnceValue(func() *warc.Dictionary {
-		d, _ := warc.ReadDictionary(io.NewSectionReader(f, 0, info.Size()))
+		d, _ := warc.ReadDictionary(io.NewSectionReader(in, 0, size))
 		return d
 	})
-	return &File{Path: path, Size: info.Size(), f: f, dictionary: dictionary}, nil
+	return &File{Path: path, Size: size, f: in, dictionary: dictionary}
 }
 
 // Close closes the file.

@@ -9,7 +9,7 @@ import (
 // SURT returns the key under which captures of a URL are sorted and found: a
 // "Sort-friendly URI Reordering Transform". It is that of the Python library surt
 // with its defaults, as pywb uses it, which goes back to the Wayback Machine; the
-// rules are in docs/index.md. A key consists of printable ASCII without spaces.
+// rules are in docs/cdx.md. A key consists of printable ASCII without spaces.
 // SURT takes any string: what cannot be understood as a URL is its own key.
 func SURT(url string) string {
 	switch {

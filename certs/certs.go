@@ -78,7 +78,7 @@ func Open(dir string) (*Authority, error) {
 		return nil, err
 	}
 	if time.Now().After(cert.NotAfter) {
-		return nil, fmt.Errorf("%s expired on %s; run: warctee ca renew", filepath.Join(dir, certFile), cert.NotAfter.Format(time.DateOnly))
+		return nil, fmt.Errorf("%s expired on %s; run: warctee ca renew --ca-dir %s", filepath.Join(dir, certFile), cert.NotAfter.Format(time.DateOnly), dir)
 	}
 	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

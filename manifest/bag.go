@@ -42,9 +42,10 @@ type BagOptions struct {
 }
 
 // MakeBag makes a bag at dir, which must not exist. A file becomes one of the
-// same name in its payload, a directory becomes what is in it. Files are not
-// copied but linked, unless they are on another file system. On error there is no
-// bag.
+// same name in its payload, a directory becomes what is in it, less what [Make]
+// would leave out. Files are not copied but linked, unless they are on another
+// file system, or working files that paths names: those are written to in place.
+// On error there is no bag.
 func MakeBag(ctx context.Context, dir string, paths []string, opts BagOptions) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return fmt.Errorf("%s exists: a bag needs a new directory", dir)
@@ -59,10 +60,11 @@ func MakeBag(ctx context.Context, dir string, paths []string, opts BagOptions) (
 		}
 	}()
 	for _, path := range paths {
-		if err := placePath(ctx, path, tmp); err != nil {
+		if err := placePath(ctx, path, tmp, paths, &opts.Options); err != nil {
 			return err
 		}
 	}
+	opts.everything = true
 	list, err := Make(ctx, tmp, []string{filepath.Join(tmp, bagPayload)}, nil, opts.Options)
 	if err != nil {
 		return err
@@ -90,8 +92,9 @@ func syncTree(dir string) error {
 }
 
 // placePath puts a file, or the files of a directory, into the payload of the bag
-// that is made at tmp. That itself is no part of what it holds.
-func placePath(ctx context.Context, path, tmp string) error {
+// that is made at tmp. That itself is no part of what it holds. What named has is
+// not left out.
+func placePath(ctx context.Context, path, tmp string, named []string, opts *Options) error {
 	payload := filepath.Join(tmp, bagPayload)
 	info, err := os.Stat(path)
 	if err != nil {
@@ -102,8 +105,17 @@ func placePath(ctx context.Context, path, tmp string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return place(ctx, path, filepath.Join(payload, filepath.Base(path)))
+		to := filepath.Join(payload, filepath.Base(path))
+		fsys, base := os.DirFS(filepath.Dir(path)), filepath.Base(path)
+		switch {
+		case isUnfinished(filepath.ToSlash(path)):
+			return errUnfinished(path)
+		case omitted(fsys, base, fs.FileInfoToDirEntry(info)) != "":
+			return place(ctx, path, to, false)
+		}
+		return place(ctx, path, to, true)
 	}
+	fsys := os.DirFS(path)
 	return filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -112,18 +124,30 @@ func placePath(ctx context.Context, path, tmp string) error {
 			if here, err := d.Info(); err == nil && os.SameFile(here, made) {
 				return filepath.SkipDir
 			}
-			return nil
 		}
 		rel, err := filepath.Rel(path, name)
 		if err != nil {
 			return err
 		}
-		return place(ctx, name, filepath.Join(payload, rel))
+		if why := omitted(fsys, filepath.ToSlash(rel), d); why != "" && rel != "." {
+			if !slices.ContainsFunc(named, func(other string) bool { return filepath.Clean(other) == filepath.Clean(name) }) {
+				opts.leftOut(name, why)
+			}
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil // one that is named has its turn
+		}
+		if d.IsDir() {
+			return nil
+		}
+		return place(ctx, name, filepath.Join(payload, rel), true)
 	})
 }
 
-// place links a file to a new name, or copies it where that cannot be.
-func place(ctx context.Context, from, to string) error {
+// place links a file to a new name, or copies it where it may not or cannot be
+// linked.
+func place(ctx context.Context, from, to string, link bool) error {
 	info, err := os.Lstat(from)
 	if err != nil {
 		return err
@@ -134,22 +158,32 @@ func place(ctx context.Context, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 		return err
 	}
-	switch err := os.Link(from, to); {
-	case err == nil:
-		return nil
-	case errors.Is(err, fs.ErrExist):
+	err = fs.ErrInvalid
+	if link {
+		err = os.Link(from, to)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = copyFile(ctx, from, to)
+	}
+	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s: another file has this name in the bag", from)
 	}
-	return copyFile(ctx, from, to)
+	return err
 }
 
+// copyFile copies a file with its permissions: what others may not read, they may
+// not read in the bag.
 func copyFile(ctx context.Context, from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
 	if err != nil {
 		return err
 	}

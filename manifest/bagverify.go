@@ -60,6 +60,7 @@ func verifyBag(ctx context.Context, dir string, opts Options) (Report, error) {
 	}
 	slices.SortFunc(all, func(x, y Entry) int { return cmp.Compare(x.Name, y.Name) })
 	err = b.compare(all)
+	b.explain(false)
 	report := b.report()
 	for i, f := range report.Faults {
 		if f.Kind == Missing && b.fetched[f.Name] {

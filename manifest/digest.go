@@ -23,6 +23,12 @@ type Options struct {
 	Jobs     int                // files that are read at the same time; default: the number of processors
 	Started  func(octets int64) // is told how many will be read
 	Progress func(octets int64) // is told of each piece that was read; called from several goroutines
+
+	// LeftOut is called for each file of a directory that a list or bag leaves
+	// out, with its name in the list, or its path when a bag is made.
+	LeftOut func(name string, why Reason)
+
+	everything bool // leave nothing out
 }
 
 // A Sum is a digest.

@@ -28,13 +28,18 @@ type Entry struct {
 // A List is the files of a manifest.
 type List struct {
 	Entries     []Entry
-	Directories []string // whose files are all in the list
+	Directories []string // whose files are all in the list, but for working files
+
+	// WithWorking says that working files of the directories are in the list too,
+	// as they were until version 0.1.
+	WithWorking bool
 }
 
 // The lines of comment that carry what sha256sum does not know, and ignores.
 const (
 	commentTitle     = "# Digests and sizes, made by warctee manifest. sha256sum -c reads them too."
-	commentDirectory = "# all files of directory: "
+	commentDirectory = "# files of directory, without working files: "
+	commentAll       = "# all files of directory: " // of earlier versions
 	commentOctets    = "# octets: "
 )
 
@@ -42,8 +47,12 @@ const (
 // comment. The only digests are SHA-256.
 func (l *List) WriteTo(w io.Writer) (int64, error) {
 	b := []byte(commentTitle + "\n")
+	comment := commentDirectory
+	if l.WithWorking {
+		comment = commentAll
+	}
 	for _, dir := range l.Directories {
-		b = append(b, commentDirectory+escapeName(dir)+"\n"...)
+		b = append(b, comment+escapeName(dir)+"\n"...)
 	}
 	for _, e := range l.Entries {
 		b = fmt.Appendf(b, "%s%d\n", commentOctets, e.Size)
@@ -86,11 +95,10 @@ func ReadList(r io.Reader) (*List, []Fault, error) {
 			size = n
 			return nil
 		case strings.HasPrefix(line, commentDirectory):
-			dir, err := safeName(nameUnescaper.Replace(line[len(commentDirectory):]))
-			if err == nil {
-				l.Directories = append(l.Directories, dir)
-			}
-			return err
+			return l.addDirectory(line[len(commentDirectory):])
+		case strings.HasPrefix(line, commentAll):
+			l.WithWorking = true
+			return l.addDirectory(line[len(commentAll):])
 		case strings.HasPrefix(line, "#") || line == "":
 			return nil
 		}
@@ -102,6 +110,14 @@ func ReadList(r io.Reader) (*List, []Fault, error) {
 		return err
 	})
 	return l, faults, err
+}
+
+func (l *List) addDirectory(escaped string) error {
+	dir, err := safeName(nameUnescaper.Replace(escaped))
+	if err == nil {
+		l.Directories = append(l.Directories, dir)
+	}
+	return err
 }
 
 // readLines gives each line of a list to use. Errors of use become faults.

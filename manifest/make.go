@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,21 +10,28 @@ import (
 	"strings"
 )
 
-// Make lists files and all files in directories, with their SHA-256. The paths
-// have to be in base, which the names in the list are relative to. What except
-// names, in the form of paths, is left out where it is in a directory.
+// Make lists files, and the files in directories, with their SHA-256. The paths
+// have to be in base; the names in the list are relative to it. Of the files in a
+// directory those that except names, in the form of paths, are left out, and so
+// are the [Working] and [Unfinished] ones of a recorder, unless paths names them too.
 //
-// A file that changes while it is read is an error, and so are symbolic links.
+// A file that changes while it is read is an error. So are symbolic links, and
+// an unfinished file that paths names.
 func Make(ctx context.Context, base string, paths []string, except []string, opts Options) (*List, error) {
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	t := tree{root: root, skip: make(map[string]bool)}
+	t := tree{root: root, skip: make(map[string]bool), named: make(map[string]bool), opts: &opts}
 	for _, path := range except {
 		if name, err := nameIn(base, path); err == nil {
 			t.skip[name] = true
+		}
+	}
+	for _, path := range paths {
+		if name, err := nameIn(base, path); err == nil {
+			t.named[name] = true
 		}
 	}
 	l := &List{}
@@ -41,6 +47,8 @@ func Make(ctx context.Context, base string, paths []string, except []string, opt
 		if info.IsDir() {
 			l.Directories = append(l.Directories, name)
 			err = t.walk(name)
+		} else if isUnfinished(name) && !opts.everything {
+			return nil, errUnfinished(path)
 		} else {
 			err = t.add(name)
 		}
@@ -49,7 +57,7 @@ func Make(ctx context.Context, base string, paths []string, except []string, opt
 		}
 	}
 	if len(t.entries) == 0 {
-		return nil, errors.New("there is no file to be listed")
+		return nil, errNothing
 	}
 	slices.SortFunc(t.entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	l.Entries = slices.CompactFunc(t.entries, func(a, b Entry) bool { return a.Name == b.Name })
@@ -78,6 +86,8 @@ func nameIn(base, path string) (string, error) {
 type tree struct {
 	root    *os.Root
 	skip    map[string]bool
+	named   map[string]bool // by the user
+	opts    *Options
 	entries []Entry
 }
 
@@ -90,13 +100,24 @@ func (t *tree) add(name string) error {
 	return nil
 }
 
-// walk adds all files of a directory and of those in it.
+// walk adds the files of a directory and of those in it.
 func (t *tree) walk(dir string) error {
-	return fs.WalkDir(t.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+	fsys := t.root.FS()
+	return fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() || t.skip[name] {
+		if t.skip[name] || t.named[name] && !d.IsDir() {
+			return nil
+		}
+		if why := omitted(fsys, name, d); why != "" && !t.named[name] && !t.opts.everything {
+			t.opts.leftOut(name, why)
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
 			return nil
 		}
 		if err := t.add(name); err != nil {

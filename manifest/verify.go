@@ -42,10 +42,10 @@ func (f Fault) String() string {
 
 // A Report is what Verify has found.
 type Report struct {
-	Files  int     // that are listed
-	Octets int64   // that were read
-	Faults []Fault // in the order of names
-	Notes  []string
+	Files  int      // that are listed
+	Octets int64    // that were read
+	Faults []Fault  // in the order of names
+	Notes  []string // what is worth knowing and no fault
 }
 
 // Verify compares files with the list at path, a file in the format of
@@ -79,6 +79,7 @@ func Verify(ctx context.Context, path string, opts Options) (Report, error) {
 	v := &verification{ctx: ctx, root: root, opts: opts, faults: faults}
 	v.expected(list.Directories, func(name string) bool { return name == filepath.Base(path) }, list.Entries)
 	err = v.compare(list.Entries)
+	v.explain(list.WithWorking)
 	return v.report(), err
 }
 
@@ -89,16 +90,21 @@ type verification struct {
 	opts  Options
 	files int
 
+	notes []string
+
 	mu     sync.Mutex // guards the rest
 	octets int64
 	faults []Fault
-	notes  []string
 }
 
 func (v *verification) fault(kind Kind, name, format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.faults = append(v.faults, Fault{kind, name, fmt.Sprintf(format, args...)})
+}
+
+func (v *verification) note(format string, args ...any) {
+	v.notes = append(v.notes, fmt.Sprintf(format, args...))
 }
 
 func (v *verification) report() Report {
@@ -117,20 +123,60 @@ func (v *verification) expected(dirs []string, known func(name string) bool, ent
 		listed[e.Name] = true
 	}
 	seen := make(map[string]bool)
+	fsys, added := v.root.FS(), []string(nil)
 	for _, dir := range dirs {
-		fs.WalkDir(v.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 			switch {
 			case v.ctx.Err() != nil:
 				return fs.SkipAll
 			case err != nil && name == dir && errors.Is(err, fs.ErrNotExist): // its files will be missing
 			case err != nil:
 				v.fault(Unreadable, name, "%v", err)
-			case !d.IsDir() && !listed[name] && !known(name) && !seen[name]:
+			case listed[name] || known(name) || seen[name]:
+			case omitted(fsys, name, d) != "":
+				if d.IsDir() {
+					return fs.SkipDir
+				}
+			case !d.IsDir() && grows(fsys, name):
+				seen[name] = true
+				added = append(added, name)
+			case !d.IsDir():
 				seen[name] = true
 				v.fault(Unexpected, name, "")
 			}
 			return nil
 		})
+	}
+	switch len(added) {
+	case 0:
+	case 1:
+		v.note("1 file of a recording was added since the list was made: %s; list it too", shown(added))
+	default:
+		v.note("%d files of recordings were added since the list was made: %s; list them too", len(added), shown(added))
+	}
+}
+
+// explain adds a note about faults of working files, which any recording
+// changes. In a list of an earlier version, which took them along unasked, they
+// are no faults.
+func (v *verification) explain(unasked bool) {
+	fsys, working := v.root.FS(), []string(nil)
+	v.faults = slices.DeleteFunc(v.faults, func(f Fault) bool {
+		isWorking := (f.Kind == Missing || f.Kind == Size || f.Kind == Digest) && wasOmitted(fsys, f.Name)
+		if isWorking && !slices.Contains(working, f.Name) {
+			working = append(working, f.Name)
+		}
+		return isWorking && unasked
+	})
+	what := "is a working file, which later recordings change"
+	if len(working) > 1 {
+		what = "are working files, which later recordings change"
+	}
+	switch {
+	case len(working) > 0 && unasked:
+		v.note("%s %s: not counted as faults; an earlier version has made the list, a new one leaves them out", shown(working), what)
+	case len(working) > 0:
+		v.note("%s %s", shown(working), what)
 	}
 }
 

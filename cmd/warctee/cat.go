@@ -35,8 +35,8 @@ func newCatCommand() *cobra.Command {
 the block, the line ends behind it. With --payload it is the body of the HTTP
 message, its transfer-coding removed; with --decoded also its content-codings. A
 revisit is followed then to the record with its payload, if that is in one of the
-given files, and segments are joined. A directory means the WARC files in it;
-beside FILE@OFFSET no other file is needed.
+given files, and segments are joined. A directory means the WARC
+files in it and below it, - standard input; beside FILE@OFFSET no other file is needed.
 
 What is not text is not written to a terminal, unless --force is given.
 

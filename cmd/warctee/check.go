@@ -26,6 +26,7 @@ type checkFlags struct {
 	digests *choiceFlag
 	json    bool
 	rules   bool
+	quiet   quietFlag
 	opts    check.Options
 }
 
@@ -36,8 +37,8 @@ func newCheckCommand() *cobra.Command {
 		Short: "Check that WARC files are as the standard says",
 		Long: `Check WARC files, of any writer, against ISO 28500: WARC 1.1 and 1.0, and the
 drafts 0.18 and 0.17. Each is judged by its own version. A directory means the WARC
-files in it. Records can name records of other files, so give all files of an
-archive at once.
+files in it and below it, - standard input. Records can name records of other
+files, so give all files of an archive at once.
 
 Each finding tells file, offset, severity, rule, what is wrong, and the clause of
 the standard. An error is what the standard forbids; a warning is what it advises
@@ -65,6 +66,7 @@ error; 2 wrong usage; 3 errors were found.`,
 	flags.BoolVar(&f.json, "json", false, "one JSON object per finding, one per file and one for all at the end")
 	flags.BoolVar(&f.rules, "rules", false, "list the rules and check nothing")
 	flags.IntVar(&f.opts.Jobs, "jobs", runtime.GOMAXPROCS(0), "files that are read at once")
+	f.quiet.register(flags)
 	text(flags, &f.opts.TempDir, "temp-dir", "DIR", "directory for what does not fit into memory (default: that of the system)")
 	cobra.CheckErr(cmd.MarkFlagDirname("temp-dir"))
 	f.profile.complete(cmd, "profile")
@@ -89,9 +91,9 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	started := time.Now()
-	bar := newProgress(stderr, size, "checking")
+	bar := newProgress(f.quiet.notes(stderr), size, "checking")
 	defer bar.done()
-	f.opts.Progress = bar.add
+	f.opts.Progress, f.opts.Open = bar.add, openChecked
 	out := &checkOutput{w: bufio.NewWriter(stdout), json: f.json, before: bar.clear}
 	result, err := check.Run(ctx, files, f.opts, out.finding)
 	bar.done()
@@ -101,7 +103,7 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 	if failed := out.end(result); failed != nil {
 		return quietly(failed)
 	}
-	fmt.Fprintf(stderr, "warctee: %s; %s\n", harmless(checkSummary(result)), rate(result.All.Bytes, time.Since(started)))
+	fmt.Fprintf(f.quiet.notes(stderr), "warctee: %s; %s\n", harmless(checkSummary(result)), rate(result.All.Bytes, time.Since(started)))
 	if err == nil && result.All.Errors > 0 {
 		err = fmt.Errorf("%s found: %w", english.Plural(int(result.All.Errors), "error", ""), errFound)
 	}

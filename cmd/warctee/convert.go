@@ -29,6 +29,7 @@ type convertFlags struct {
 	out        string
 	force      bool
 	jobs       int
+	quiet      quietFlag
 
 	with      string
 	mediaType string
@@ -48,7 +49,7 @@ files. WARC files are compressed in another way, record by record, or become
 those of another version. With --with, conversion records are added: a command
 makes a new format of each payload of a media type.
 
-A directory means the ARC and WARC files in it. NAME.arc.gz becomes NAME.warc.gz
+A directory means the ARC and WARC files in it and below it. NAME.arc.gz becomes NAME.warc.gz
 beside it, or in the directory of --out. What was written is read again and
 compared with what was read before it gets its name. docs/convert.md tells what
 changes, and that nothing else does.
@@ -86,6 +87,7 @@ func (f *convertFlags) register(flags *pflag.FlagSet) {
 	flags.VarP(textFlag{&f.out, "DIR"}, "out", "o", "directory for the output; made when missing (default: that of each file)")
 	flags.BoolVar(&f.force, "force", false, "replace files that exist, but never one that is converted")
 	flags.IntVar(&f.jobs, "jobs", runtime.GOMAXPROCS(0), "files that are converted at once")
+	f.quiet.register(flags)
 	inSection(flags, "Conversion records", func(flags *pflag.FlagSet) {
 		text(flags, &f.with, "with", "COMMAND", "command that reads a payload, without its content-codings, and writes the new one; no shell is asked, but words may be quoted")
 		text(flags, &f.mediaType, "type", "MEDIATYPE", "payloads of which type, such as image/bmp or image/*")

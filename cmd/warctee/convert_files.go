@@ -61,6 +61,9 @@ func (f *convertFlags) run(ctx context.Context, args []string, stderr io.Writer)
 	if err != nil {
 		return err
 	}
+	if err := refuseStdin(paths, "convert", "outputs are named after their inputs; write it to a file first"); err != nil {
+		return err
+	}
 	if f.jobs < 1 {
 		return usageError{fmt.Errorf("--jobs %d: at least one file at a time", f.jobs)}
 	}
@@ -83,7 +86,7 @@ func (f *convertFlags) run(ctx context.Context, args []string, stderr io.Writer)
 			return err
 		}
 	}
-	c.progress = newProgress(stderr, size, "converting")
+	c.progress = newProgress(f.quiet.notes(stderr), size, "converting")
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.jobs)
 	for _, p := range plan {
@@ -304,12 +307,13 @@ func (r countingInput) Read(p []byte) (int, error) {
 }
 
 func (c *converter) summary(took time.Duration) {
-	fmt.Fprintf(c.stderr, "warctee: converted %s with %s, read again and found equal: %s\n",
+	w := c.quiet.notes(c.stderr)
+	fmt.Fprintf(w, "warctee: converted %s with %s, read again and found equal: %s\n",
 		english.Plural(c.files, "file", ""), english.Plural(int(c.records), "record", ""), rate(c.size, took))
 	if c.transform != nil {
-		fmt.Fprintf(c.stderr, "  %d conversion records added\n", c.added)
+		fmt.Fprintf(w, "  %d conversion records added\n", c.added)
 	}
 	for _, n := range c.counts {
-		fmt.Fprintf(c.stderr, "  %d %s\n", n.N, n.What)
+		fmt.Fprintf(w, "  %d %s\n", n.N, n.What)
 	}
 }

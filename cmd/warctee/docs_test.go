@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 var (
@@ -156,5 +158,117 @@ func TestTablesAreWhole(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+
+// Links between the documents lead somewhere, each page is in the table of
+// contents, and that is the only page with a name that looks like one.
+func TestDocsAreLinked(t *testing.T) {
+	const contents = "../../docs/README.md"
+	inContents := make(map[string]bool)
+	links := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
+		for file, b := range readAllFiles(t, pattern) {
+			for _, m := range link.FindAllSubmatch(b, -1) {
+				target, anchor, _ := strings.Cut(string(m[1]), "#")
+				if strings.Contains(target, ":") {
+					continue // on the web
+				}
+				links++
+				path := file
+				if target != "" {
+					path = filepath.Join(filepath.Dir(file), target)
+				}
+				if file == contents {
+					inContents[path] = true
+				}
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Errorf("%s links to %s: %v", file, target, err)
+				} else if anchor != "" && !slices.Contains(anchors(text), anchor) {
+					t.Errorf("%s links to %s#%s, and there is no such heading", file, target, anchor)
+				}
+			}
+		}
+	}
+	for page := range readAllFiles(t, "../../docs/*.md") {
+		if page != contents && !inContents[page] {
+			t.Errorf("docs/README.md does not list %s", page)
+		}
+		if strings.HasPrefix(filepath.Base(page), "index.") {
+			t.Errorf("%s looks like a table of contents", page)
+		}
+	}
+	if links < 50 {
+		t.Errorf("there are %d links: too few to be true", links)
+	}
+}
+
+var (
+	headingLine = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors returns the names by which the headings of a page are linked to, as
+// GitHub makes them.
+func anchors(page []byte) (names []string) {
+	for _, m := range headingLine.FindAllSubmatch(page, -1) {
+		text := notInAnchor.ReplaceAllString(strings.ToLower(string(m[1])), "")
+		names = append(names, strings.ReplaceAll(text, " ", "-"))
+	}
+	return names
+}
+
+var (
+	optionRow = regexp.MustCompile("(?m)^\\| (`--[^|]*(?:\\\\\\|[^|]*)*) \\|")
+	optionIn  = regexp.MustCompile("`--([a-z-]+)")
+)
+
+// Each option of record has a row in the README's table or in docs/limits.md or
+// docs/storage.md, and no row is of another.
+func TestOptionsAreDocumented(t *testing.T) {
+	rows := make(map[string]bool)
+	for _, page := range []string{"../../README.md", "../../docs/limits.md", "../../docs/storage.md"} {
+		for _, row := range optionRow.FindAllSubmatch(readAllFiles(t, page)[page], -1) {
+			for _, m := range optionIn.FindAllSubmatch(row[1], -1) {
+				rows[string(m[1])] = true
+			}
+		}
+	}
+	newRecordCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		if !rows[f.Name] && !f.Hidden {
+			t.Errorf("no table describes --%s", f.Name)
+		}
+		delete(rows, f.Name)
+	})
+	for name := range rows {
+		t.Errorf("a table describes --%s, which record does not have", name)
+	}
+}
+
+var quoted = regexp.MustCompile("(?m)^(?:### |\\| )`([^`…]{12,})`")
+
+// The messages that docs/troubleshooting.md quotes are those of the program.
+func TestTroubleshootingQuotesMessages(t *testing.T) {
+	const page = "../../docs/troubleshooting.md"
+	var source []byte
+	for _, pattern := range []string{"../../*/*.go", "../../*/*/*.go"} {
+		for file, b := range readAllFiles(t, pattern) {
+			if !strings.HasSuffix(file, "_test.go") {
+				source = append(source, b...)
+			}
+		}
+	}
+	checked := 0
+	for _, m := range quoted.FindAllSubmatch(readAllFiles(t, page)[page], -1) {
+		checked++
+		if message := bytes.TrimSuffix(m[1], []byte(" 127.0.0.1:8000")); !bytes.Contains(source, message) {
+			t.Errorf("no message of the program says %q", message)
+		}
+	}
+	if checked < 8 {
+		t.Errorf("%d messages are quoted: too few to be true", checked)
 	}
 }

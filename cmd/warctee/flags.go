@@ -155,19 +155,33 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var value *pflag.InvalidValueError
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	})
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		var known []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				known = append(known, f.Name)
-			}
-		})
 		return usageError{fmt.Errorf("%w%s", err, didYouMean("--", unknown.GetSpecifiedName(), known))}
+	case errors.As(err, &unknown):
+		name, _, _ := strings.Cut(unknown.GetSpecifiedShortnames(), "=")
+		if slices.Contains(known, name) {
+			return usageError{fmt.Errorf("unknown flag: -%s; did you mean --%s?", name, name)}
+		}
 	case errors.As(err, &value):
-		return usageError{fmt.Errorf("--%s: %s", value.GetFlag().Name, valueReason(err))}
+		return usageError{fmt.Errorf("%s: %s", flagName(value.GetFlag()), valueReason(err))}
 	}
 	return usageError{err}
+}
+
+// flagName is the name of a flag in messages, in all forms in which it can have
+// been typed.
+func flagName(f *pflag.Flag) string {
+	if f.Shorthand != "" {
+		return "-" + f.Shorthand + "/--" + f.Name
+	}
+	return "--" + f.Name
 }
 
 // valueReason says what is wrong with the value of a flag.

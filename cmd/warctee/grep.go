@@ -30,7 +30,11 @@ type grepFlags struct {
 	filter  filterFlags
 	headers bool
 	payload bool
+	ignore  bool
+	files   bool
+	count   bool
 	json    bool
+	quiet   bool
 }
 
 func newGrepCommand() *cobra.Command {
@@ -38,11 +42,13 @@ func newGrepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grep [flags] PATTERN FILE…",
 		Short: "Search the records of WARC files",
-		Long: `Search the records of WARC files for a regular expression (RE2; (?i) at its start
-ignores case): in their URLs, or with --headers in the lines of their headers and
+		Long: `Search the records of WARC files for a regular expression (RE2): in their URLs, or with --headers in the lines of their headers and
 of the heads of their HTTP messages, or with --payload in the lines of their
 decoded payloads. Each find is shown as FILE@OFFSET: URL: line. A directory means
-the WARC files in it. See 'warctee ls --help' for the filters.
+the WARC files in it and below it, - standard input. The filters are those of ls.
+
+With -l the names of the files in which something was found are shown, with -c how
+many records of each file it was found in, with -q nothing.
 
 Lines longer than 64 KiB are searched in pieces of that size, and of a payload
 256 MiB at most, which is said. Revisits have no payload of their own.
@@ -52,8 +58,10 @@ found, or a file is damaged.`,
 		Example: `  warctee grep 'login|signin' warcs/
   warctee grep --payload --type response --mime 'text/*' '(?i)terms of service' crawl.warc.gz`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := exclusive(cmd.Flags(), "headers", "payload"); err != nil {
-				return err
+			for _, names := range [][]string{{"headers", "payload"}, {"files-with-matches", "count", "quiet"}} {
+				if err := exclusive(cmd.Flags(), names...); err != nil {
+					return err
+				}
 			}
 			return f.run(args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -62,8 +70,12 @@ found, or a file is damaged.`,
 	flags.SortFlags = false
 	flags.BoolVar(&f.headers, "headers", false, "search the headers instead of the URLs")
 	flags.BoolVar(&f.payload, "payload", false, "search the decoded payloads instead of the URLs")
+	flags.BoolVarP(&f.ignore, "ignore-case", "i", false, "ignore case, as (?i) at the start of PATTERN does")
+	flags.BoolVarP(&f.files, "files-with-matches", "l", false, "print only the name of each WARC file with a find, once")
+	flags.BoolVarP(&f.count, "count", "c", false, "print only, for each WARC file, in how many of its records something was found")
 	f.filter.register(flags)
-	flags.BoolVar(&f.json, "json", false, "one JSON object per find")
+	flags.BoolVar(&f.json, "json", false, "one JSON object per find, or with -l or -c per file")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing, and stop at the first find; the exit status says whether there is one")
 	return cmd
 }
 
@@ -71,8 +83,13 @@ func (f *grepFlags) run(args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
 		return usageError{errors.New("search for what? Give a regular expression, and then the files")}
 	}
-	pattern, err := regexp.Compile(args[0])
+	text := args[0]
+	if f.ignore {
+		text = "(?i:" + text + ")"
+	}
+	pattern, err := regexp.Compile(text)
 	if err != nil {
+		_, err = regexp.Compile(args[0]) // of what the user has typed
 		return usageError{err}
 	}
 	filter, err := f.filter.filter()
@@ -81,8 +98,22 @@ func (f *grepFlags) run(args []string, stdout, stderr io.Writer) error {
 	}
 	g := &grepping{flags: f, pattern: pattern, filter: filter, most: grepPayload, out: bufio.NewWriter(stdout), stderr: stderr}
 	err = eachArchive(args[1:], stderr, func(file *archive.File) error {
-		return flushed(archive.Scan(file, g.record), g.out)
+		g.records = 0
+		err := archive.Scan(file, g.record)
+		if errors.Is(err, errFoundOne) {
+			err = nil
+		}
+		if shown := g.showFile(file.Path); shown != nil {
+			return shown
+		}
+		if f.quiet && g.found {
+			return errFoundOne
+		}
+		return flushed(err, g.out)
 	})
+	if errors.Is(err, errFoundOne) {
+		err = nil
+	}
 	if err == nil && !g.found {
 		return commandError{code: exitFound} // as grep does, without a word
 	}
@@ -98,9 +129,23 @@ type grepping struct {
 	stderr  io.Writer
 	most    int64 // how much of a payload is searched, in bytes
 	found   bool
+	records int64 // of the file that is searched, in which something was found
 }
 
+// errFoundOne ends the search of a record, or of a file, of which no more has to be
+// known than that there is a find.
+var errFoundOne = errors.New("found")
+
 func (g *grepping) record(p *archive.Place, z *warc.Reader) error {
+	err := g.search(p, z)
+	if errors.Is(err, errFoundOne) && g.flags.count {
+		return nil
+	}
+	return err
+}
+
+// search searches a record.
+func (g *grepping) search(p *archive.Place, z *warc.Reader) error {
 	rec := p.Record
 	inURL := !g.flags.headers && !g.flags.payload
 	if !g.filter.Header(rec) || inURL && !g.pattern.MatchString(rec.TargetURI()) {
@@ -160,6 +205,8 @@ func (g *grepping) payload(p *archive.Place, m *archive.Message) error {
 func (g *grepping) complain(p *archive.Place, err error) error {
 	var lost outputError
 	switch {
+	case errors.Is(err, errFoundOne):
+		return err
 	case errors.As(err, &lost):
 		return lost.error
 	case isDamage(err):
@@ -191,7 +238,10 @@ func (g *grepping) lines(p *archive.Place, r io.Reader) (int64, error) {
 		text := bytes.TrimRight(line, "\r\n")
 		if at := g.pattern.FindIndex(text); at != nil && len(line) > 0 {
 			if err := g.show(p, around(text, at[0], at[1]), &number); err != nil {
-				return total, outputError{err}
+				if !errors.Is(err, errFoundOne) {
+					err = outputError{err}
+				}
+				return total, err
 			}
 		}
 		if ended {
@@ -244,6 +294,10 @@ type findLine struct {
 
 func (g *grepping) show(p *archive.Place, line string, number *int) error {
 	g.found = true
+	if g.flags.files || g.flags.count || g.flags.quiet {
+		g.records++
+		return errFoundOne
+	}
 	rec := p.Record
 	if g.flags.json {
 		find := findLine{p.File.Path, p.Offset, rec.Type(), rec.ID(), rec.Header.Get("WARC-Date"), rec.TargetURI(), 0, line}
@@ -257,5 +311,25 @@ func (g *grepping) show(p *archive.Place, line string, number *int) error {
 		text += ": " + harmless(line)
 	}
 	_, err := fmt.Fprintln(g.out, text)
+	return err
+}
+
+// showFile shows what -l and -c want to know of a file.
+func (g *grepping) showFile(path string) (err error) {
+	switch {
+	case g.flags.files && g.records > 0 && g.flags.json:
+		err = writeLine(g.out, struct {
+			File string `json:"file"`
+		}{path})
+	case g.flags.files && g.records > 0:
+		_, err = fmt.Fprintln(g.out, harmless(path))
+	case g.flags.count && g.flags.json:
+		err = writeLine(g.out, struct {
+			File    string `json:"file"`
+			Records int64  `json:"records"`
+		}{path, g.records})
+	case g.flags.count:
+		_, err = fmt.Fprintf(g.out, "%s: %d\n", harmless(path), g.records)
+	}
 	return err
 }

@@ -50,3 +50,22 @@ func usageInSections(cmd *cobra.Command) error {
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err
 }
+
+// exitStatus starts the sentences about the exit status in the help of a command.
+const exitStatus = "Exit status:"
+
+// addExitStatus adds the exit status to the help of all commands that have no
+// more to say of it.
+func addExitStatus(root *cobra.Command) {
+	// The error is one of the function.
+	cobra.CheckErr(eachCommand(root, func(c *cobra.Command) error {
+		if !strings.Contains(c.Long, exitStatus) {
+			text := c.Long
+			if text == "" {
+				text = c.Short + "."
+			}
+			c.Long = strings.TrimRight(text, "\n") + "\n\n" + exitStatus + " 0 done; 1 an error; 2 wrong usage."
+		}
+		return nil
+	}))
+}

@@ -22,6 +22,7 @@ type indexCommand struct {
 	format *choiceFlag
 	opts   cdx.Options
 	force  bool
+	quiet  quietFlag
 
 	stdout, stderr io.Writer
 }
@@ -37,7 +38,7 @@ where it is. Requests other than GET are in the key of the line. It goes to stan
 output, or to a file.
 
 Damaged files are indexed where they are whole. The lines of the same files are the
-same, octet for octet, in whichever order they are given. docs/index.md tells what
+same, octet for octet, in whichever order they are given. docs/cdx.md tells what
 is in a line and how to feed programs with it.
 
 Exit status: 0 all indexed; 1 an error; 2 wrong usage; 3 a file is damaged and
@@ -56,6 +57,7 @@ something of it is not in the index.`,
 	text(flags, &c.opts.TempDir, "temp-dir", "DIR", "directory in which to sort what does not fit into memory (default: that of --out, or of the system)")
 	flags.IntVar(&c.opts.Jobs, "jobs", runtime.GOMAXPROCS(0), "read `N` files at once")
 	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
+	c.quiet.register(flags)
 	for _, dirs := range []string{"root", "temp-dir"} {
 		cobra.CheckErr(cmd.MarkFlagDirname(dirs))
 	}
@@ -80,10 +82,13 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkNames(files); err != nil {
+		return err
+	}
 	started := time.Now()
-	progress := newProgress(c.stderr, size, "indexing")
+	progress := newProgress(c.quiet.notes(c.stderr), size, "indexing")
 	defer progress.done()
-	c.opts.Progress = progress.add
+	c.opts.Progress, c.opts.Open = progress.add, openArchive
 	summary, err := c.index(ctx, files)
 	if err != nil {
 		return err
@@ -92,10 +97,26 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	for _, damage := range summary.Damaged {
 		tell(c.stderr, damage)
 	}
-	fmt.Fprintf(c.stderr, "warctee: %s of %s in %s indexed, %s\n", english.Plural(int(summary.Entries), "capture", ""),
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s of %s in %s indexed, %s\n", english.Plural(int(summary.Entries), "capture", ""),
 		english.Plural(int(summary.Records), "record", ""), english.Plural(len(files), "file", ""), rate(summary.Octets, time.Since(started)))
 	if len(summary.Damaged) > 0 {
 		return fmt.Errorf("something is not in the index: %w; %s", errFound, damageHint)
+	}
+	return nil
+}
+
+// checkNames refuses files that the index would not tell apart.
+func (c *indexCommand) checkNames(files []string) error {
+	if c.opts.Root != "" {
+		return nil
+	}
+	seen := make(map[string]string)
+	for _, path := range files {
+		name := filepath.Base(path)
+		if other, twice := seen[name]; twice {
+			return usageError{fmt.Errorf("%s and %s have the same name in the index: tell them apart with --root DIR", other, path)}
+		}
+		seen[name] = path
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func indexOrigin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// warcio's index of what warctee has recorded is ours, but for what docs/index.md
+// warcio's index of what warctee has recorded is ours, but for what docs/cdx.md
 // names.
 func TestIndexOfOthers(t *testing.T) {
 	program := filepath.Join(filepath.Dir(foreignScript(t)), "node_modules", "warcio", "dist", "cli.js")

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,8 @@ import (
 var archiveSuffixes = []string{".warc", ".warc.gz", ".warc.zst"}
 
 // archiveFiles makes of the arguments of a command the files that they mean: a
-// directory means the WARC files in it, in the order of their names, but not
-// those that are being written (.open). It returns the sum of their sizes too. A
+// directory means the WARC files in it and below it, in the order of their names, but not
+// those that are being written (.open); - means standard input. It returns the sum of their sizes too. A
 // file that is named twice, or that is missing, is an error. Files whose names have
 // one of the further suffixes are taken from directories too.
 func archiveFiles(args []string, more ...string) (files []string, size int64, err error) {
@@ -23,6 +24,10 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 	}
 	suffixes := append(slices.Clip(archiveSuffixes), more...)
 	for _, arg := range args {
+		if arg == stdinName {
+			files = append(files, arg)
+			continue
+		}
 		info, err := os.Stat(arg)
 		if err != nil {
 			return nil, 0, err
@@ -31,19 +36,12 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			files = append(files, arg)
 			continue
 		}
-		entries, err := os.ReadDir(arg)
-		if err != nil {
+		before := len(files)
+		if files, err = filesBelow(files, arg, suffixes); err != nil {
 			return nil, 0, err
 		}
-		before := len(files)
-		for _, entry := range entries {
-			isArchive := slices.ContainsFunc(suffixes, func(end string) bool { return strings.HasSuffix(entry.Name(), end) })
-			if isArchive && !entry.IsDir() {
-				files = append(files, filepath.Join(arg, entry.Name()))
-			}
-		}
 		if len(files) == before {
-			return nil, 0, fmt.Errorf("%s: no WARC files (%s) in this directory", arg, strings.Join(suffixes, ", "))
+			return nil, 0, fmt.Errorf("%s: no WARC files (%s) in this directory or below it", arg, strings.Join(suffixes, ", "))
 		}
 	}
 	seen := make(map[string]bool)
@@ -52,7 +50,7 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			return nil, 0, usageError{fmt.Errorf("%s is named twice", path)}
 		}
 		seen[filepath.Clean(path)] = true
-		info, err := os.Stat(path)
+		info, err := statInput(path)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -62,4 +60,41 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 		size += info.Size()
 	}
 	return files, size, nil
+}
+
+// filesBelow appends the files in a directory whose names have one of the
+// suffixes, and those in the directories below it. As in patterns of a shell,
+// names that start with a dot mean nothing; as with find and grep -r, symbolic
+// links to directories are not followed, so that there is no loop.
+func filesBelow(files []string, dir string, suffixes []string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name, path := entry.Name(), filepath.Join(dir, entry.Name())
+		isArchive := slices.ContainsFunc(suffixes, func(end string) bool { return strings.HasSuffix(name, end) })
+		switch {
+		case strings.HasPrefix(name, "."):
+		case entry.IsDir():
+			if files, err = filesBelow(files, path, suffixes); err != nil {
+				return nil, err
+			}
+		case isArchive && !(entry.Type()&fs.ModeSymlink != 0 && isDirectory(path)):
+			files = append(files, path)
+		}
+	}
+	return files, nil
+}
+
+// statInput is os.Stat for what archiveFiles returns.
+func statInput(path string) (fs.FileInfo, error) {
+	if path != stdinName {
+		return os.Stat(path)
+	}
+	f, err := standardInput()
+	if err != nil {
+		return nil, err
+	}
+	return f.Stat()
 }

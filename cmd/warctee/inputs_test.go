@@ -23,6 +23,20 @@ func TestArchiveFiles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "empty", "x.warc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"below/e.warc", "below/f.warc/g.warc.gz", "below/.h.warc.gz", ".git/i.warc", "below/j.warc.gz.open"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("12345"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../a.warc", filepath.Join(dir, "below", "link.warc")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("..", filepath.Join(dir, "below", "loop.warc")); err != nil {
+		t.Fatal(err)
+	}
 	in := func(names ...string) (paths []string) {
 		for _, name := range names {
 			paths = append(paths, filepath.Join(dir, name))
@@ -33,7 +47,8 @@ func TestArchiveFiles(t *testing.T) {
 		args, want []string
 		err        string
 	}{
-		{in(""), in("a.warc", "b.warc.gz", "c.warc.zst"), ""},
+		{in(""), in("a.warc", "b.warc.gz", "below/e.warc", "below/f.warc/g.warc.gz", "below/link.warc", "c.warc.zst"), ""},
+		{in("below/loop.warc/below/f.warc"), in("below/loop.warc/below/f.warc/g.warc.gz"), ""},
 		{in("dedup.bolt", "a.warc"), in("dedup.bolt", "a.warc"), ""},
 		{in("", "a.warc"), nil, "named twice"},
 		{in("none"), nil, "none"},

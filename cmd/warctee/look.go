@@ -93,7 +93,7 @@ func openArchives(args []string) ([]*archive.File, error) {
 	}
 	var files []*archive.File
 	for _, path := range paths {
-		f, err := archive.Open(path)
+		f, err := openArchive(path)
 		if err != nil {
 			closeArchives(files)
 			return nil, err
@@ -119,7 +119,7 @@ func eachArchive(args []string, stderr io.Writer, look func(f *archive.File) err
 	}
 	damaged := 0
 	for _, path := range paths {
-		f, err := archive.Open(path)
+		f, err := openArchive(path)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func exclusive(flags *pflag.FlagSet, names ...string) error {
 	var used []string
 	for _, name := range names {
 		if flags.Changed(name) {
-			used = append(used, "--"+name)
+			used = append(used, flagName(flags.Lookup(name)))
 		}
 	}
 	if len(used) > 1 {
@@ -227,7 +227,7 @@ func (s *selection) open(args []string, stderr io.Writer) (files []*archive.File
 	if offset >= 0 {
 		i := slices.IndexFunc(files, func(f *archive.File) bool { return filepath.Clean(f.Path) == filepath.Clean(path) })
 		if i < 0 {
-			f, err := archive.Open(path)
+			f, err := openArchive(path)
 			if err != nil {
 				return files, nil, err
 			}

@@ -26,7 +26,8 @@ func newLsCommand() *cobra.Command {
 		Use:   "ls [flags] FILE…",
 		Short: "List the records of WARC files",
 		Long: `List the records of WARC files: where each is, how long, its type, date, HTTP
-status, media type and URL. A directory means the WARC files in it.
+status, media type and URL. A directory means the WARC files in it and below it,
+- standard input.
 
 Filters of different kinds have to fit all; of one kind that is given several
 times, one has to. In --url and --mime * stands for any text, / included; all of

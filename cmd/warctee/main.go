@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd.SetOut(out)
 	cmd.SetErr(errs)
 	defer errs.flush() // there is nobody to tell of its error
-	err := cmd.ExecuteContext(ctx)
+	typed, err := cmd.ExecuteContextC(ctx)
 	if lost := out.flush(); err == nil {
 		err = lost
 	}
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var usage usageError
 	switch {
 	case errors.As(err, &usage):
-		fmt.Fprintf(errs, "Run 'warctee --help' or 'warctee COMMAND --help' for the ways to use it.\n")
+		fmt.Fprintf(errs, "'%s --help' shows how it is used.\n", typed.CommandPath())
 		return exitUsage
 	case errors.As(err, &ended):
 		return ended.code
@@ -83,7 +83,11 @@ func newCommand() *cobra.Command {
 		Short: "A recording HTTP/HTTPS proxy for web archiving",
 		Long: `warctee is a recording HTTP/HTTPS proxy: what passes through it is written,
 byte for byte, to WARC files (ISO 28500). It works with such files too: checks
-them, looks into them, indexes, repairs, converts and packs them.`,
+them, looks into them, indexes, repairs, converts and packs them.
+
+Exit status: 0 all well; 1 an error; 2 wrong usage; 3 it was done, and the archive
+is incomplete, or something in the files is wrong (grep: nothing was found). run
+ends with the status of its command if that is not zero.`,
 		Version:       fullVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -94,7 +98,10 @@ them, looks into them, indexes, repairs, converts and packs them.`,
 	addGroup(root, "Recording:", newRecordCommand(), newRunCommand(), newCACommand())
 	addGroup(root, "Working with the files:", newCheckCommand(), newLsCommand(), newShowCommand(), newCatCommand(), newGrepCommand(),
 		newIndexCommand(), newRepairCommand(), newConvertCommand(), newPackCommand(), newManifestCommand())
+	root.AddCommand(newVersionCommand(), newManCommand())
 	checkArguments(root)
+	addExitStatus(root)
+	completeFlags(root)
 	return root
 }
 
@@ -128,7 +135,8 @@ func noCommand(cmd *cobra.Command, name string) error {
 			known = append(known, c.Name())
 		}
 	}
-	return usageError{fmt.Errorf("there is no command %q%s", name, didYouMean("", name, known))}
+	path := strings.TrimPrefix(cmd.CommandPath()+" ", cmd.Root().Name()+" ")
+	return usageError{fmt.Errorf("there is no command %q%s", path+name, didYouMean(path, name, known))}
 }
 
 // checkArguments makes cobra's own commands refuse what they do not know, which
@@ -150,18 +158,4 @@ func checkArguments(root *cobra.Command) {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
-}
-
-// fullVersion adds the commit that the program was built from.
-func fullVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return version
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return version + " (" + s.Value[:min(12, len(s.Value))] + ")"
-		}
-	}
-	return version
 }

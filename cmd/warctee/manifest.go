@@ -25,10 +25,13 @@ type manifestCommand struct {
 	jobs   int
 	json   bool
 	force  bool
+	quiet  quietFlag
 
 	stdout, stderr io.Writer
 	progress       *progress
 	started        time.Time
+
+	working, unfinished []string // files that are left out
 }
 
 func newManifestCommand() *cobra.Command {
@@ -40,8 +43,14 @@ func newManifestCommand() *cobra.Command {
 a bag (BagIt, RFC 8493). With --verify: say which files are missing, were added,
 or have another size or content than the list or bag says.
 
-A directory means all files in it and below it. Names in a list are relative to its
-directory: keep it beside the files, and it can be moved with them.`,
+A directory means all files in it and below it, but for the working files of the
+recorder (its lock, the dedup index, the log of failures, temporary files) and for
+files that are being written: those are left out, unless they are named. Names in a
+list are relative to its directory: keep it beside the files, and it can be moved
+with them.
+
+Exit status: 0 listed, or verified without a fault; 1 an error; 2 wrong usage;
+3 --verify found a fault.`,
 		Example: `  warctee manifest warcs --out manifest.sha256
   warctee manifest --verify manifest.sha256
   sha256sum --check manifest.sha256
@@ -51,7 +60,7 @@ directory: keep it beside the files, and it can be moved with them.`,
 			if len(args) == 0 {
 				return usageError{errors.New("which files? Name files or directories, or with --verify lists or bags")}
 			}
-			return nil
+			return refuseStdin(args, "manifest", "a list holds the names of files; write it to a file first")
 		},
 		RunE: c.run,
 	}
@@ -64,6 +73,7 @@ directory: keep it beside the files, and it can be moved with them.`,
 	flags.IntVar(&c.jobs, "jobs", 0, "files that are read at the same time (default: the number of processors)")
 	flags.BoolVar(&c.json, "json", false, "with --verify: print an object of JSON for each fault")
 	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
+	c.quiet.register(flags)
 	return cmd
 }
 
@@ -112,7 +122,8 @@ func (c *manifestCommand) check(cmd *cobra.Command) error {
 func (c *manifestCommand) options(what string) manifest.Options {
 	return manifest.Options{
 		Jobs:     c.jobs,
-		Started:  func(total int64) { c.progress = newProgress(c.stderr, total, what) },
+		LeftOut:  c.leftOut,
+		Started:  func(total int64) { c.progress = newProgress(c.quiet.notes(c.stderr), total, what) },
 		Progress: func(n int64) { c.progress.add(n) },
 	}
 }
@@ -129,10 +140,11 @@ func (c *manifestCommand) runList(ctx context.Context, args []string) error {
 		base, except = filepath.Dir(c.out), []string{c.out, out.Name()}
 	}
 	list, err := manifest.Make(ctx, base, args, except, c.options("reading"))
+	c.progress.done()
+	c.tellLeftOut()
 	if err != nil {
 		return err
 	}
-	c.progress.done()
 	if out == nil {
 		if _, err := list.WriteTo(dataWriter(c.stdout)); err != nil {
 			return err
@@ -156,10 +168,12 @@ func (c *manifestCommand) runBag(ctx context.Context, args []string) error {
 		return err
 	}
 	opts := manifest.BagOptions{Options: c.options("reading"), Software: "warctee/" + version, Fields: fields}
-	if err := manifest.MakeBag(ctx, c.bag, args, opts); err != nil {
+	err = manifest.MakeBag(ctx, c.bag, args, opts)
+	c.progress.done()
+	c.tellLeftOut()
+	if err != nil {
 		return err
 	}
-	c.progress.done()
 	c.summary("%s is a bag, made in %v", c.bag, time.Since(c.started).Round(100*time.Millisecond))
 	return nil
 }
@@ -199,6 +213,9 @@ func (c *manifestCommand) runVerify(ctx context.Context, args []string) error {
 				return err
 			}
 		}
+		for _, note := range report.Notes {
+			c.summary("%s: %s", harmless(path), harmless(note))
+		}
 		files += report.Files
 		faults += len(report.Faults)
 		octets += report.Octets
@@ -228,8 +245,42 @@ func (c *manifestCommand) tell(path string, f manifest.Fault) error {
 	}{path, f})
 }
 
+// leftOut collects what a list or bag lacks of a directory.
+func (c *manifestCommand) leftOut(name string, why manifest.Reason) {
+	switch why {
+	case manifest.Unfinished:
+		c.unfinished = append(c.unfinished, name)
+	default:
+		c.working = append(c.working, name)
+	}
+}
+
+// tellLeftOut says in a line what a list or bag lacks.
+func (c *manifestCommand) tellLeftOut() {
+	var parts []string
+	if len(c.working) > 0 {
+		parts = append(parts, firstOf(c.working)+" (working files: name them to have them too)")
+	}
+	if len(c.unfinished) > 0 {
+		parts = append(parts, firstOf(c.unfinished)+" (being written, or left by a crash)")
+	}
+	if len(parts) > 0 {
+		c.summary("left out: %s", strings.Join(parts, ", "))
+	}
+}
+
+// firstOf names the first ones of many files.
+func firstOf(names []string) string {
+	const most = 10
+	more := ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return harmless(strings.Join(names, ", ")) + more
+}
+
 func (c *manifestCommand) summary(format string, args ...any) {
-	fmt.Fprintf(c.stderr, "warctee: %s\n", harmless(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s\n", harmless(fmt.Sprintf(format, args...)))
 }
 
 // fileSize is the size of a file, 0 where it cannot be told.

@@ -29,6 +29,7 @@ type packCommand struct {
 	signer  string
 	json    bool
 	force   bool
+	quiet   quietFlag
 
 	stdout, stderr io.Writer
 }
@@ -49,7 +50,11 @@ unless it is signed: it bears the time of its newest record, or SOURCE_DATE_EPOC
 A revisit has no payload of its own. When its original is in none of the files,
 pack names it, and --add-originals takes it along from others.
 
-With --verify: compare packages with the digests and the signature in them.`,
+With --verify: compare packages with the digests and the signature in them.
+
+Exit status: 0 packed, or verified without a fault; 1 an error; 2 wrong usage;
+3 packed, and a WARC file in it is damaged or lacks the original of a revisit, or
+--verify found a fault.`,
 		Example: `  warctee pack warcs --out site.wacz --title "Example, autumn 2026" --url https://example.org/
   warctee pack --new-key signing-key.pem
   warctee pack warcs --out site.wacz --sign signing-key.pem
@@ -73,6 +78,7 @@ With --verify: compare packages with the digests and the signature in them.`,
 	text(flags, &c.signer, "signer", "sha256:HEX", "with --verify: the signature has to be of this key, as --new-key and --sign print it")
 	flags.BoolVar(&c.json, "json", false, "with --verify: print an object of JSON for each package")
 	flags.BoolVar(&c.force, "force", false, "replace the file of --out")
+	c.quiet.register(flags)
 	return cmd
 }
 
@@ -127,6 +133,9 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := refuseStdin(files, "pack", "WARC files keep their names in the package; write it to a file first"); err != nil {
+		return err
+	}
 	total := wacz.Passes * size
 	if len(c.more.values) > 0 {
 		originals, size, err := archiveFiles(c.more.values)
@@ -154,7 +163,7 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	}
 	defer out.discard()
 	started := time.Now()
-	progress := newProgress(c.stderr, total, "packing")
+	progress := newProgress(c.quiet.notes(c.stderr), total, "packing")
 	defer progress.done()
 	c.opts.Logs, c.opts.Software, c.opts.Progress = c.logs.values, "warctee/"+version, progress.add
 	c.opts.TempDir = filepath.Dir(c.out) // there is room for the package, which is larger
@@ -173,7 +182,7 @@ func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Durati
 	for _, damage := range s.Damaged {
 		tell(c.stderr, damage)
 	}
-	fmt.Fprintf(c.stderr, "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s and %s of %s packed into %s, %s\n", english.Plural(int(s.Captures), "capture", ""),
 		english.Plural(s.Pages, "page", ""), english.Plural(s.Files, "file", ""), harmless(c.out), rate(s.Octets, took))
 	if s.Unlisted > 0 {
 		fmt.Fprintf(c.stderr, "warctee: %s not in the list of pages, which has room for %d: raise --max-pages, or give the list with --pages\n",
@@ -184,7 +193,7 @@ func (c *packCommand) tellPacked(s wacz.Summary, signer string, took time.Durati
 			english.Plural(int(s.Textless), "page is", "pages are"), humanize.IBytes(wacz.MaxPageText))
 	}
 	if signer != "" {
-		fmt.Fprintf(c.stderr, "warctee: signed by %s\n", signer)
+		fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: signed by %s\n", signer)
 	}
 	missing := c.tellMissing(s)
 	switch {
@@ -254,7 +263,7 @@ func (c *packCommand) runVerify(ctx context.Context, args []string) error {
 		total += fileSize(path)
 	}
 	started := time.Now()
-	progress := newProgress(c.stderr, total, "verifying")
+	progress := newProgress(c.quiet.notes(c.stderr), total, "verifying")
 	defer progress.done()
 	octets, faults := int64(0), 0
 	for _, path := range args {
@@ -270,7 +279,7 @@ func (c *packCommand) runVerify(ctx context.Context, args []string) error {
 		faults += len(report.Faults)
 	}
 	progress.done()
-	fmt.Fprintf(c.stderr, "warctee: %s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
+	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
 	if faults > 0 {
 		return fmt.Errorf("%s: %w", english.Plural(faults, "fault", ""), errFound)
 	}
@@ -313,10 +322,10 @@ func (c *packCommand) tellVerified(path string, r wacz.Report) error {
 		}
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintf(c.stderr, "warctee: %s: %s\n", harmless(path), harmless(note))
+		fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s: %s\n", harmless(path), harmless(note))
 	}
 	if r.Signer != "" {
-		fmt.Fprintf(c.stderr, "warctee: %s: signed by %s, which says it did so at %q with %q\n", harmless(path), harmless(r.Signer), r.Signed, r.Software)
+		fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s: signed by %s, which says it did so at %q with %q\n", harmless(path), harmless(r.Signer), r.Signed, r.Software)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -35,6 +36,21 @@ func newProgress(stderr io.Writer, total int64, what string) *progress {
 		progressbar.OptionSetWidth(20),
 		progressbar.OptionClearOnFinish(),
 	)}
+}
+
+// A quietFlag keeps a command from printing anything but results and errors.
+type quietFlag bool
+
+func (q *quietFlag) register(flags *pflag.FlagSet) {
+	flags.BoolVarP((*bool)(q), "quiet", "q", false, "no progress and no summary; what is found and what fails is still printed")
+}
+
+// notes returns where progress and summaries go.
+func (q quietFlag) notes(stderr io.Writer) io.Writer {
+	if q {
+		return io.Discard
+	}
+	return stderr
 }
 
 // isTerminal reports whether w is one.

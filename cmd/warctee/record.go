@@ -46,6 +46,7 @@ type recordFlags struct {
 	inFlight int
 	grace    time.Duration
 	logLevel *choiceFlag
+	quiet    quietFlag
 	warcinfo fieldsFlag
 	strict   bool
 
@@ -141,6 +142,7 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.inFlight, "max-in-flight", 256, "exchanges under way at once; further ones wait")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "time that exchanges under way have to end after SIGTERM")
 	flags.Var(f.logLevel, "log-level", "least level of what is logged")
+	flags.BoolVarP((*bool)(&f.quiet), "quiet", "q", false, "print no line at the start and no summary at the end; the log and errors are still printed")
 	flags.Var(&f.warcinfo, "warcinfo", "further field for the warcinfo records, such as operator, description, isPartOf or robots; may be repeated")
 	flags.BoolVar(&f.strict, "strict", false, "leave out the fields that the standard does not define")
 	text(flags, &f.failureLog, "failure-log", "FILE", "file for a line of JSON about everything that gave no response record, or off (default: DIR/failures.jsonl with the DIR of --dir)")
@@ -312,7 +314,7 @@ func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "warctee: recording http://%s into %s (CA certificate: %s)\n", s.listener.Addr(), harmless(f.dir), harmless(s.authority.CertPath()))
+	fmt.Fprintf(f.quiet.notes(stderr), "warctee: recording http://%s into %s (CA certificate: %s)\n", s.listener.Addr(), harmless(f.dir), harmless(s.authority.CertPath()))
 	if f.printChromium {
 		// The shell makes the directory of the profile.
 		flags := chromiumFlags("http://"+s.listener.Addr().String(), s.authority.Certificate())
@@ -379,7 +381,7 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 			case <-soon:
 				if status := s.recorder.Status(); status.InFlight+status.Long > 0 {
 					n := status.InFlight + status.Long
-					fmt.Fprintf(stderr, "warctee: stopping: %s up to %s to end (a signal cuts it short)\n", english.Plural(n, "exchange has", "exchanges have"), f.grace)
+					fmt.Fprintf(f.quiet.notes(stderr), "warctee: stopping: %s up to %s to end (a signal cuts it short)\n", english.Plural(n, "exchange has", "exchanges have"), f.grace)
 				}
 			case sig := <-signals:
 				if sig != syscall.SIGHUP {
@@ -392,7 +394,7 @@ func (f *recordFlags) drain(s *server, signals <-chan os.Signal, stderr io.Write
 	cancel()
 	<-watched
 	status := s.status(f)
-	fmt.Fprintln(stderr, harmless(summary(status, s.recorder.Status().Files, s.authority.CertPath())))
+	fmt.Fprintln(f.quiet.notes(stderr), harmless(summary(status, s.recorder.Status().Files, s.authority.CertPath())))
 	return errors.Join(status.incomplete(), err)
 }
 

@@ -24,6 +24,7 @@ type repairFlags struct {
 	force  bool
 	noLost bool
 	json   bool
+	quiet  quietFlag
 }
 
 func newRepairCommand() *cobra.Command {
@@ -40,7 +41,7 @@ byte where they are as they should be. What is lost is named, with the reason,
 and its bytes go to NAME.repaired.warc.gz.lost. For a file that is whole nothing
 is written.
 
-A directory means the WARC files in it.
+A directory means the WARC files in it and below it.
 
 Exit status: 0 nothing was lost; 1 an error; 2 wrong usage; 3 something was lost.`,
 		Example: `  warctee repair crawl-00001.warc.gz
@@ -55,6 +56,7 @@ Exit status: 0 nothing was lost; 1 an error; 2 wrong usage; 3 something was lost
 	flags.BoolVar(&f.force, "force", false, "replace files that exist")
 	flags.BoolVar(&f.noLost, "no-lost", false, "write no file with what is lost")
 	flags.BoolVar(&f.json, "json", false, "report as one JSON object per line")
+	f.quiet.register(flags)
 	return cmd
 }
 
@@ -66,10 +68,15 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 	if len(files) > 1 && f.out != "" && !isDirectory(f.out) {
 		return usageError{fmt.Errorf("--out %s: for %d files it has to be a directory that exists", f.out, len(files))}
 	}
+	if f.out == "" || isDirectory(f.out) {
+		if err := refuseStdin(files, "repair", "name a file for the output with --out"); err != nil {
+			return err
+		}
+	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	bar := newProgress(stderr, size, "repairing")
+	bar := newProgress(f.quiet.notes(stderr), size, "repairing")
 	defer bar.done()
 	damaged, failed := 0, error(nil)
 	made := make(map[string]bool)
@@ -87,7 +94,7 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 		}
 	}
 	bar.done()
-	fmt.Fprintf(stderr, "warctee: %s read, %s\n", english.Plural(len(files), "file", ""), rate(size, time.Since(start)))
+	fmt.Fprintf(f.quiet.notes(stderr), "warctee: %s read, %s\n", english.Plural(len(files), "file", ""), rate(size, time.Since(start)))
 	if failed != nil {
 		return failed
 	}
@@ -102,10 +109,10 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isSame reports whether two names are of one file.
+// isSame reports whether a name is that of an input too.
 func isSame(a, b string) bool {
 	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
+	infoB, errB := statInput(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
@@ -123,7 +130,7 @@ type repairing struct {
 }
 
 func (r *repairing) run(ctx context.Context) (sum repair.Summary, err error) {
-	if r.in, err = archive.Open(r.path); err != nil {
+	if r.in, err = openArchive(r.path); err != nil {
 		return sum, err
 	}
 	defer r.in.Close()

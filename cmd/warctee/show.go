@@ -40,7 +40,7 @@ func newShowCommand() *cobra.Command {
 right, the head of its HTTP message, the start of a text, and where the records
 are that belong to it: the response to a request, the original of a revisit. What
 could upset a terminal is shown as \x1b and the like. A directory means the WARC
-files in it; beside FILE@OFFSET no other file is needed.
+files in it and below it, - standard input; beside FILE@OFFSET no other file is needed.
 
 Exit status: 0 shown; 1 an error; 2 wrong usage; 3 it is in none of the files, or
 damaged, or a digest is wrong.`,

@@ -21,6 +21,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -50,7 +52,18 @@ type Options struct {
 	// last call. It must be safe for concurrent use.
 	Progress func(bytes int64)
 
+	// Open opens a file; default os.Open. One with the path "-", as of standard
+	// input, has no name that could say what is in it.
+	Open func(path string) (Input, error)
+
 	records func(*Record) // sees all records of a file in order; for Files
+}
+
+// An Input is a file that is checked. It is read at several places at once.
+type Input interface {
+	io.ReaderAt
+	io.Closer
+	Stat() (fs.FileInfo, error)
 }
 
 const defaultMaxFindings = 100
@@ -67,6 +80,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TempDir == "" {
 		o.TempDir = os.TempDir()
+	}
+	if o.Open == nil {
+		o.Open = func(path string) (Input, error) { return os.Open(path) }
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64) {}

@@ -314,7 +314,7 @@ func (f *file) filename(r *Record) {
 	switch {
 	case r.Header.Get("WARC-Filename") == "":
 		f.add(r, RuleFilenameMissing, "WARC-Filename is missing")
-	case r.place == 0 && got != name:
+	case r.place == 0 && got != name && f.path != unnamed:
 		f.add(r, RuleFilename, "WARC-Filename is %.200q", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,12 +14,15 @@ import (
 	"github.com/warctee/warctee/warc"
 )
 
+// unnamed is the path of an input that has no name.
+const unnamed = "-"
+
 // A file is a file that is being checked, from one goroutine.
 type file struct {
 	*checker
 	index    int
 	path     string
-	in       *os.File
+	in       Input
 	size     int64
 	findings []Finding
 
@@ -50,7 +52,7 @@ const (
 )
 
 func (f *file) check(ctx context.Context) error {
-	in, err := os.Open(f.path)
+	in, err := f.options.Open(f.path)
 	if err != nil {
 		return err
 	}
@@ -114,6 +116,9 @@ func (f *file) name() error {
 		byName = gzip
 	case strings.HasSuffix(name, ".zst"):
 		byName = zstd
+	}
+	if f.path == unnamed {
+		byName = in
 	}
 	if in != byName && n > 0 {
 		f.add(&Record{}, RuleCompression, "in the file is %s, but its name tells of %s", in, byName)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -191,7 +190,7 @@ func (g *group) sumsOf(x *fact, a warc.Algorithm) ([]uint64, error) {
 
 // readPart reads the block of a segment into b, which the first one starts.
 func (g *group) readPart(p part, b **block, start func(*Record, Profile) *block) (*Record, error) {
-	in, err := os.Open(g.paths[p.file])
+	in, err := g.options.Open(g.paths[p.file])
 	if err != nil {
 		return nil, err
 	}

@@ -104,6 +104,31 @@ func hostileArchive(t *testing.T) (dir string, paths map[string]string) {
 	return dir, paths
 }
 
+// commandsOn are commands that read a file; name begins the names of what they write.
+func commandsOn(path, name string) (lines [][]string) {
+	add := func(args ...string) { lines = append(lines, args) }
+	add("check", path)
+	add("check", "--json", path)
+	add("check", "--profile", "warctee", "--complete", "--max-findings", "1", path)
+	add("ls", "--long", path)
+	add("ls", "--json", path)
+	add("grep", ".", path)
+	add("grep", "--headers", ".", path)
+	add("grep", "--payload", ".", path)
+	add("grep", "--payload", "--json", ".", path)
+	add("index", path)
+	add("index", "--format", "cdx11", path)
+	add("index", "--all", path)
+	add("show", path+"@0")
+	add("show", "--url", "http://origin.example/length", path)
+	add("repair", "--json", path)
+	add("repair", "--no-lost", "--out", name+"-"+filepath.Base(path)+".repaired", path)
+	add("convert", "--compress", "gzip", "--out", name+"-"+filepath.Base(path)+".warc.gz", path)
+	add("convert", "--compress", "none", "--out", name+"-"+filepath.Base(path)+"-10.warc.gz", path)
+	add("pack", "--out", name+"-"+filepath.Base(path)+".wacz", path)
+	return lines
+}
+
 // TestNothingReachesTheTerminal runs every command on files that are full of
 // control characters, and so are their names: none is printed, as text nor as JSON.
 func TestNothingReachesTheTerminal(t *testing.T) {
@@ -130,25 +155,7 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 	var lines [][]string
 	add := func(args ...string) { lines = append(lines, args) }
 	for _, path := range paths {
-		add("check", path)
-		add("check", "--json", path)
-		add("check", "--profile", "warctee", "--complete", "--max-findings", "1", path)
-		add("ls", "--long", path)
-		add("ls", "--json", path)
-		add("grep", ".", path)
-		add("grep", "--headers", ".", path)
-		add("grep", "--payload", ".", path)
-		add("grep", "--payload", "--json", ".", path)
-		add("index", path)
-		add("index", "--format", "cdx11", path)
-		add("index", "--all", path)
-		add("show", path+"@0")
-		add("show", "--url", "http://origin.example/length", path)
-		add("repair", "--json", path)
-		add("repair", "--no-lost", "--out", name+"-"+filepath.Base(path)+".repaired", path)
-		add("convert", "--compress", "gzip", "--out", name+"-"+filepath.Base(path)+".warc.gz", path)
-		add("convert", "--compress", "none", "--out", name+"-"+filepath.Base(path)+"-10.warc.gz", path)
-		add("pack", "--out", name+"-"+filepath.Base(path)+".wacz", path)
+		lines = append(lines, commandsOn(path, name)...)
 	}
 	for _, id := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8"} {
 		add("show", "--id", "<urn:uuid:"+id+"\x1b[2J\x07\x7f\u009b\u202e\u061c\U000e0041>", good)

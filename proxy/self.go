@@ -20,16 +20,16 @@ func (d *Destinations) isSelf(to netip.AddrPort) bool {
 	return false
 }
 
-// isOwn reports whether an address is one of this machine: what is sent there
-// does not leave it.
+// isOwn reports whether an address is one of this machine: an interface has it, even
+// one that is not up yet, or what is sent there does not leave the machine.
 func isOwn(addr netip.Addr) bool {
-	if addr.IsLoopback() {
+	if addr.IsLoopback() || isOnInterface(addr) {
 		return true
 	}
 	if own, known := routesToItself(addr); known {
 		return own
 	}
-	return isOnInterface(addr) || comesBack(addr)
+	return comesBack(addr)
 }
 
 func isOnInterface(addr netip.Addr) bool {

@@ -181,6 +181,7 @@ func TestUploadBreaksOff(t *testing.T) {
 					x.Errorf("the origin got more of a request than there is: %q", rest)
 				}
 				x.fine("/next")
+				x.settled() // the failure is counted before the exchange has ended
 				x.failures(1)
 			})
 		})

@@ -31,12 +31,12 @@ const maxOriginals = 1 << 17
 type originals struct {
 	dir     string
 	log     *slog.Logger
-	cutting context.Context // done when nobody waits for anything any more
+	cutting context.Context // done when all that is under way is cut
 
 	mu    sync.Mutex
 	files map[string]*originalFile // by base name
 	known int                      // records in files
-	told  map[string]bool          // files that were found damaged
+	told  map[string]bool          // files that were logged as damaged
 
 	dictionary struct { // of the file that was read last
 		sync.Mutex
@@ -193,14 +193,15 @@ func (o *originals) find(c *dedup.Capture, payload string) bool {
 		return true
 	}
 	err := o.read(c, payload)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && o.tells(c.File) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && o.isNews(c.File) {
 		o.log.Warn("the original of a payload is not as it was: the payload is stored again", "file", c.File, "offset", c.Offset, "record", c.RecordID, "error", err)
 	}
 	return err == nil
 }
 
-// tells reports whether it is said that something is wrong with a file: once.
-func (o *originals) tells(name string) bool {
+// isNews reports whether nothing was said about this file yet, and notes that
+// something is said now.
+func (o *originals) isNews(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.told) > 1000 {
@@ -273,7 +274,7 @@ func readWhole(z *warc.Reader) (warc.Record, error) {
 	return *rec, nil
 }
 
-// until reads from r as long as somebody waits for it.
+// until reads from r until everything under way is cut.
 func (o *originals) until(r io.Reader) io.Reader { return &untilReader{o.cutting, r} }
 
 type untilReader struct {
@@ -304,7 +305,7 @@ func (o *originals) dictionaryOf(f *os.File, info fs.FileInfo) (*warc.Dictionary
 }
 
 // nameParts takes the name of a file apart: what stands in front of the time,
-// the serial, and what stands behind it; see Recorder.fileName.
+// the serial, and what stands after it; see Recorder.fileName.
 var nameParts = regexp.MustCompile(`^(.+-)\d{17}-(\d{5})(-[a-z2-7]{8}-.+)$`)
 
 // readSegments reads the further segments of an original. Each stands at the
@@ -354,7 +355,7 @@ func (o *originals) readSegments(c *dedup.Capture, first warc.Record) (further [
 	}
 }
 
-// readSegment reads the record behind the warcinfo record of a file.
+// readSegment reads the record that follows the warcinfo record of a file.
 func (o *originals) readSegment(name string) (fs.FileInfo, warc.Record, error) {
 	f, err := os.Open(filepath.Join(o.dir, name))
 	if err != nil {

@@ -229,7 +229,7 @@ func (w *writer) finish() error {
 	return err
 }
 
-// noteWaiting tells, and writes down, what waits.
+// noteWaiting counts what waits, for Status, and writes it down.
 func (w *writer) noteWaiting() {
 	octets := int64(0)
 	for _, c := range w.waiting {

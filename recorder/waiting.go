@@ -48,10 +48,10 @@ type noteLine struct {
 	Octets int64     `json:"octets"`
 }
 
-// openNote tells what the note of a process that died says, and makes a new one.
+// openNote logs what the note of a process that died says, and makes a new one.
 func openNote(dir string, log *slog.Logger) *waitingNote {
 	n := &waitingNote{log: log, path: filepath.Join(dir, noteName)}
-	n.tell()
+	n.report()
 	f, err := os.OpenFile(n.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		_, err = f.WriteAt(make([]byte, noteSize), 0)
@@ -70,8 +70,8 @@ func openNote(dir string, log *slog.Logger) *waitingNote {
 	return n
 }
 
-// tell says what was lost with another process.
-func (n *waitingNote) tell() {
+// report logs what was lost with another process.
+func (n *waitingNote) report() {
 	b, err := os.ReadFile(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -143,8 +143,8 @@ func (n *waitingNote) write(counts noteCounts, lines []byte) {
 	n.counts, n.dirty = counts, true
 }
 
-// close removes the note, unless it is another one by now: what could not be
-// written has been told.
+// close removes the note, unless there is another one by now: what could not be
+// written has been logged.
 func (n *waitingNote) close() {
 	if n.f == nil {
 		return

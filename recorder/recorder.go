@@ -274,7 +274,11 @@ type Recorder struct {
 
 // Open opens the archive and starts the writer. It recovers what another
 // process that died has left; while another one lives it fails.
-func Open(o Options) (*Recorder, error) {
+func Open(o Options) (*Recorder, error) { return OpenContext(context.Background(), o) }
+
+// OpenContext is Open, and gives up when ctx is done. The recovery of a big file
+// may take a while; what has not been recovered by then stays for the next Open.
+func OpenContext(ctx context.Context, o Options) (*Recorder, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -311,7 +315,7 @@ func Open(o Options) (*Recorder, error) {
 	if err := r.weighPreamble(); err != nil {
 		return nil, err
 	}
-	set, err := rotate.Open(rotate.Options{
+	set, err := rotate.OpenContext(ctx, rotate.Options{
 		Dir:      o.Dir,
 		MaxSize:  o.MaxSize,
 		MaxAge:   o.MaxAge,

@@ -104,10 +104,19 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 	defer os.RemoveAll(dir)
 	defer f.limits.aimMemory()()
 	log := f.logger(stderr)
-	s, err := f.start(log)
+	defer surviveBrokenPipes()()
+	signals := forwardedSignals() // before others change what is ignored
+	defer signal.Stop(signals)
+	starting, started := f.untilSignal(ctx)
+	defer started()
+	s, err := f.start(starting, log)
 	if err != nil {
 		return err
 	}
+	if starting.Err() != nil {
+		return errors.Join(fmt.Errorf("the command was not run: %w", context.Cause(starting)), s.stop(ctx))
+	}
+	started()
 	env := environment{proxy: "http://" + s.listener.Addr().String(), authority: s.authority.Certificate(), dir: dir, log: log}
 	if child.Env, err = env.build(os.Environ()); err != nil {
 		return errors.Join(err, s.stop(ctx))
@@ -115,9 +124,7 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 	if f.printChromium {
 		fmt.Fprintln(stderr, shellLine(env.chromiumFlags()))
 	}
-	signals := forwardedSignals()
 	if err := child.Start(); err != nil {
-		signal.Stop(signals)
 		return errors.Join(cannotRun(child.Args[0], err), s.stop(ctx))
 	}
 	err = supervise(ctx, child, s, signals)

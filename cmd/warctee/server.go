@@ -35,8 +35,8 @@ type server struct {
 	failed    chan error // when the server stops by itself
 }
 
-// start opens everything.
-func (f *recordFlags) start(log *slog.Logger) (*server, error) {
+// start opens everything. When ctx is done before that it gives up.
+func (f *recordFlags) start(ctx context.Context, log *slog.Logger) (*server, error) {
 	if err := errors.Join(f.check(), f.defaultCADir()); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 	if s.listener, err = net.Listen("tcp", f.listen); err != nil {
 		return nil, fmt.Errorf("cannot listen on %s (another address: --listen): %w", f.listen, err)
 	}
-	if err := s.openRecorder(f, log); err != nil {
+	if err := s.openRecorder(ctx, f, log); err != nil {
 		s.listener.Close()
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 }
 
 // openRecorder opens the archive.
-func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
+func (s *server) openRecorder(ctx context.Context, f *recordFlags, log *slog.Logger) error {
 	o, err := f.recorderOptions(log)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 	}
 	s.dial, o.Dial = resolver.DialContext, resolver.DialContext
 	o.OnFailure = s.failures.exchange
-	if s.recorder, err = recorder.Open(o); err != nil {
+	if s.recorder, err = recorder.OpenContext(ctx, o); err != nil {
 		return fmt.Errorf("cannot record into %s (--dir): %w", f.dir, err)
 	}
 	if f.failureLog == "" || f.failureLog == "off" {

@@ -450,9 +450,10 @@ func (r *Recorder) untrack(x *exchange) {
 	}
 }
 
-// failed counts and tells an exchange that gave no response.
+// failed reports and counts an exchange that gave no response. It is counted when
+// OnFailure has got it.
 func (r *Recorder) failed(f Failure) {
-	r.counts.failures.Add(1)
+	defer r.counts.failures.Add(1)
 	if f.Class == classPaused || f.Class == classStopped || errors.Is(f.Err, errSpoolDisk) {
 		r.counts.unstorable.Add(1)
 	}

@@ -300,7 +300,19 @@ func (f *recordFlags) logger(stderr io.Writer) *slog.Logger {
 	if err := level.UnmarshalText([]byte(f.logLevel.value)); err != nil {
 		level = slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: shortenAttr}))
+}
+
+// shortenAttr bounds what a line of the log has of one text: the log may be on the
+// disk of the archive.
+func shortenAttr(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(shortened(v))
+	case error:
+		a.Value = slog.StringValue(shortened(v.Error()))
+	}
+	return a
 }
 
 // run records until a signal comes or ctx is done.

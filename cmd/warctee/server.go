@@ -76,6 +76,7 @@ func (s *server) openRecorder(ctx context.Context, f *recordFlags, log *slog.Log
 			s.recorder.AddResource(recorder.Resource{URI: a.URI(), ContentType: "text/dns", Date: a.When, Addr: a.Server.Addr(), Block: a.Block()})
 		}
 	}
+	s.failures.stayFree = o.StayFree
 	s.dial, o.Dial = resolver.DialContext, resolver.DialContext
 	o.OnFailure = s.failures.exchange
 	if s.recorder, err = recorder.OpenContext(ctx, o); err != nil {
@@ -184,6 +185,7 @@ type serverStatus struct {
 	Truncated    int64     `json:"truncated"`
 	Incomplete   int64     `json:"incomplete"`
 	Failures     int64     `json:"failures"`
+	Unlogged     int64     `json:"failures_not_logged"`
 	Unstorable   int64     `json:"refused_by_storage"`
 	Forbidden    int64     `json:"refused"`
 	Lost         int64     `json:"lost"`
@@ -227,6 +229,7 @@ func (s *server) status(f *recordFlags) serverStatus {
 		Truncated:    r.Truncated,
 		Incomplete:   r.Incomplete,
 		Failures:     r.Failures - r.Unstorable - notReached,
+		Unlogged:     s.failures.unlogged.Load(),
 		Unstorable:   r.Unstorable,
 		Forbidden:    s.failures.refused.Total(),
 		Lost:         r.Lost,
@@ -275,7 +278,8 @@ func (s serverStatus) page() proxy.State {
 		{Name: "revisits", N: s.Revisits},
 		{Name: "requests without a response", N: s.Failures},
 		{Name: "requests refused because of where they go", N: s.Forbidden},
-		{Name: "responses recorded in part", N: s.Incomplete},
+		{Name: "truncated", N: s.Truncated},
+		{Name: "incomplete, cut by warctee itself", N: s.Incomplete},
 		{Name: "responses lost", N: s.Lost},
 		{Name: "tunnels not recorded", N: s.NotRecorded},
 		{Name: "TLS connections of clients that failed", N: s.TLSFailures},

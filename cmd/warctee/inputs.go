@@ -43,7 +43,7 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			}
 		}
 		if len(files) == before {
-			return nil, 0, fmt.Errorf("%s: no WARC files (%s) in this directory", arg, strings.Join(suffixes, ", "))
+			return nil, 0, noFiles(arg, entries, suffixes)
 		}
 	}
 	seen := make(map[string]bool)
@@ -62,4 +62,20 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 		size += info.Size()
 	}
 	return files, size, nil
+}
+
+// noFiles says that a directory has no files with the suffixes, and names those
+// that are unfinished.
+func noFiles(dir string, entries []os.DirEntry, suffixes []string) error {
+	var open []string
+	for _, entry := range entries {
+		name, unfinished := strings.CutSuffix(entry.Name(), ".open")
+		if unfinished && slices.ContainsFunc(suffixes, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			open = append(open, filepath.Join(dir, entry.Name()))
+		}
+	}
+	if len(open) == 0 {
+		return fmt.Errorf("%s: no WARC files (%s) in this directory", dir, strings.Join(suffixes, ", "))
+	}
+	return fmt.Errorf("%s: no finished WARC files in this directory, only %s, which is being written, or was left by a recording that was killed. The end of that recording, SIGHUP to it, or the next start finishes it; to read what is in it so far, name the file", dir, strings.Join(open, " and "))
 }

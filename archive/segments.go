@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -16,6 +17,11 @@ import (
 // maxContinuations bounds the continuation records that are remembered, each of
 // which takes some 30 bytes of memory.
 const maxContinuations = 1 << 20
+
+// maxSkipped bounds the octets of records that are read again, because the one
+// that is looked for stands behind them in its gzip member or zstd frame: a member
+// that holds very many records must not take very many times its own length.
+const maxSkipped = 16 << 30
 
 // ErrIncomplete is wrapped by errors about a record whose segments cannot be
 // joined: some are missing, or there too often, or in contradiction to each other.
@@ -38,7 +44,8 @@ func (s *Segment) String() string { return fmt.Sprintf("%s offset %d", s.File.Pa
 type Segments struct {
 	files []*File
 	seed  maphash.Seed
-	all   []place // sorted
+	all   []place      // sorted
+	left  atomic.Int64 // of maxSkipped
 }
 
 // A place is where a continuation record is. The id that it continues is read
@@ -68,6 +75,7 @@ func segmentNumber(rec *warc.Record) (number int, ok bool) {
 // counts nevertheless, unless the Segments are nil.
 func Join(files []*File) (*Segments, error) {
 	s := &Segments{files: files, seed: maphash.MakeSeed()}
+	s.left.Store(maxSkipped)
 	var errs []error
 	for i, f := range files {
 		if err := s.scan(f, i); err != nil {
@@ -106,46 +114,72 @@ func (s *Segments) scan(f *File, index int) error {
 // brackets, by number: all that there are, also when some are missing or there
 // twice.
 func (s *Segments) Of(id string) ([]Segment, error) {
-	var found []Segment
 	hash := maphash.String(s.seed, id)
-	i, _ := slices.BinarySearchFunc(s.all, hash, func(p place, hash uint64) int { return cmp.Compare(p.origin, hash) })
-	for ; i < len(s.all) && s.all[i].origin == hash; i++ {
-		rec, _, err := s.open(s.all[i], id)
-		if err != nil {
+	start, _ := slices.BinarySearchFunc(s.all, hash, func(p place, hash uint64) int { return cmp.Compare(p.origin, hash) })
+	end := start
+	for end < len(s.all) && s.all[end].origin == hash {
+		end++
+	}
+	// Those of one gzip member or zstd frame are read in one go.
+	places := slices.Clone(s.all[start:end])
+	slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.offset, b.offset)) })
+	var found []Segment
+	for len(places) > 0 {
+		n := 1
+		for n < len(places) && places[n].file == places[0].file && places[n].offset == places[0].offset {
+			n++
+		}
+		var err error
+		if found, err = s.collect(found, places[0], n, id); err != nil {
 			return nil, err
 		}
+		places = places[n:]
+	}
+	slices.SortStableFunc(found, func(a, b Segment) int { return cmp.Compare(a.Number, b.Number) })
+	return found, nil
+}
+
+// collect adds to found the first n continuation records of the record with that
+// id which start in the gzip member or zstd frame at p.
+func (s *Segments) collect(found []Segment, p place, n int, id string) ([]Segment, error) {
+	f := s.files[p.file]
+	z := f.Records(p.offset)
+	for ; n > 0; n-- {
+		rec, err := s.find(f, p.offset, z, func(number int, origin string) bool { return origin == id })
 		if rec == nil {
-			continue
+			return found, err
 		}
-		seg := Segment{File: s.files[s.all[i].file], Offset: s.all[i].offset, Number: int(s.all[i].number), Length: rec.Length, Total: -1, Truncated: rec.Header.Get("WARC-Truncated")}
+		number, _ := segmentNumber(rec)
+		seg := Segment{File: f, Offset: p.offset, Number: number, Length: rec.Length, Total: -1, Truncated: rec.Header.Get("WARC-Truncated")}
 		if text := rec.Header.Get("WARC-Segment-Total-Length"); text != "" {
-			n, err := strconv.ParseUint(text, 10, 63)
+			total, err := strconv.ParseUint(text, 10, 63)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %v: the WARC-Segment-Total-Length %.40q is no length", ErrIncomplete, &seg, text)
 			}
-			seg.Total = int64(n)
+			seg.Total = int64(total)
 		}
 		found = append(found, seg)
 	}
 	return found, nil
 }
 
-// open goes to a continuation record. It returns nil when it continues another
-// one than that with the id.
-func (s *Segments) open(p place, id string) (*warc.Record, *warc.Reader, error) {
-	f := s.files[p.file]
-	z := f.Records(p.offset)
+// find goes on in z, which reads the gzip member or zstd frame at offset, to the
+// next continuation record that is wanted. It returns nil when the member holds
+// no more of them.
+func (s *Segments) find(f *File, offset int64, z *warc.Reader, wanted func(number int, origin string) bool) (*warc.Record, error) {
 	for {
 		rec, err := z.Next()
 		if err == nil && rec.Offset > 0 || err == io.EOF { // the member or frame has ended
-			return nil, nil, nil
+			return nil, nil
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read %s, offset %d: %w", f.Path, p.offset, err)
+			return nil, fmt.Errorf("read %s, offset %d: %w", f.Path, offset, err)
 		}
-		n, ok := segmentNumber(rec)
-		if ok && uint32(n) == p.number && rec.Type() == warc.TypeContinuation && rec.Header.Get("WARC-Segment-Origin-ID") == id {
-			return rec, z, nil
+		if n, ok := segmentNumber(rec); ok && rec.Type() == warc.TypeContinuation && wanted(n, rec.Header.Get("WARC-Segment-Origin-ID")) {
+			return rec, nil
+		}
+		if s.left.Add(-int64(len(rec.Raw))-min(rec.Length, maxSkipped)) < 0 {
+			return nil, fmt.Errorf("%w: %s, offset %d: there are too many records in one gzip member or zstd frame to find the segments among them; warctee repair writes each record into one of its own", ErrIncomplete, f.Path, offset)
 		}
 	}
 }
@@ -158,8 +192,9 @@ type Joined struct {
 
 	s     *Segments
 	id    string
-	block io.Reader // what is read now
-	rest  []Segment // what comes then
+	block io.Reader    // what is read now
+	z     *warc.Reader // of it; nil: it is the first segment
+	rest  []Segment    // what comes then
 }
 
 // Block returns the block of the logical record of which first is the first
@@ -235,18 +270,27 @@ func (j *Joined) Read(p []byte) (int, error) {
 	}
 }
 
-// next goes on with the next segment.
+// next goes on with the next segment: in the same gzip member or zstd frame behind
+// the last one, if it is there.
 func (j *Joined) next() error {
 	seg := &j.rest[0]
-	i := slices.Index(j.s.files, seg.File)
-	_, z, err := j.s.open(place{number: uint32(seg.Number), file: uint32(i), offset: seg.Offset}, j.id)
+	wanted := func(number int, origin string) bool { return number == seg.Number && origin == j.id }
+	var rec *warc.Record
+	var err error
+	if n := len(j.Segments) - len(j.rest); n > 0 && j.Segments[n-1].File == seg.File && j.Segments[n-1].Offset == seg.Offset {
+		rec, err = j.s.find(seg.File, seg.Offset, j.z, wanted)
+	}
+	if rec == nil && err == nil {
+		j.z = seg.File.Records(seg.Offset)
+		rec, err = j.s.find(seg.File, seg.Offset, j.z, wanted)
+	}
 	if err != nil {
 		return err
 	}
-	if z == nil {
+	if rec == nil {
 		return fmt.Errorf("%v: somebody has changed the file", seg)
 	}
-	j.block, j.rest = &segmentBlock{z, seg}, j.rest[1:]
+	j.block, j.rest = &segmentBlock{j.z, seg}, j.rest[1:]
 	return nil
 }
 

@@ -216,3 +216,79 @@ func FuzzSegments(f *testing.F) {
 		}
 	})
 }
+
+// inOneMember opens a file with all records in one gzip member.
+func inOneMember(t *testing.T, records ...string) []*File {
+	t.Helper()
+	return openFiles(t, nil, []string{strings.Join(records, "")})[1:]
+}
+
+// Segments in one gzip member are joined in one go over it, and one to find them:
+// nothing is read once for each of them.
+func TestSegmentsInOneMember(t *testing.T) {
+	const n = 3000
+	records, want := []string{segment("a", 1, "0,", "")}, "0,"
+	for i := range n {
+		total := ""
+		text := fmt.Sprintf("%d,", i+1)
+		if want += text; i == n-1 {
+			total = strconv.Itoa(len(want))
+		}
+		records = append(records, segment("a", i+2, text, total), segment("b", i+2, text, ""))
+	}
+	files := inOneMember(t, records...)
+	s, err := Join(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := files[0].Records(0)
+	first, err := z.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.Block(first, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(j); err != nil || string(got) != want {
+		t.Errorf("the block has %d octets, want %d: %v", len(got), len(want), err)
+	}
+	if skipped, size := maxSkipped-s.left.Load(), len(strings.Join(records, "")); skipped > 2*int64(size) {
+		t.Errorf("%d octets were skipped, and the member has %d", skipped, size)
+	}
+}
+
+// Segments that stand in one gzip member in the wrong order are joined too, but
+// not at any price.
+func TestSegmentsInDisorder(t *testing.T) {
+	const n = 50
+	records, want := []string{segment("a", 1, "x", "")}, "x"
+	for i := n; i > 0; i-- {
+		total := ""
+		if i == n {
+			total = strconv.Itoa(n + 1)
+		}
+		records, want = append(records, segment("a", i+1, "x", total)), want+"x"
+	}
+	files := inOneMember(t, records...)
+	if got, _, err := logical(t, files); err != nil || got != want {
+		t.Errorf("the block is %q, %v", got, err)
+	}
+	s, err := Join(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.left.Store(int64(len(strings.Join(records, ""))))
+	z := files[0].Records(0)
+	first, err := z.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.Block(first, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.ReadAll(j); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "repair") {
+		t.Errorf("reading more than is allowed gives %v", err)
+	}
+}

@@ -69,36 +69,48 @@ func parseFields(b []byte) []Field {
 		if len(trimLineEnd(line)) == 0 {
 			break
 		}
-		if folded := isBlank(line[0]) && len(fields) > 0; folded {
-			f := &fields[len(fields)-1]
-			f.Raw = f.Raw[:len(f.Raw)+len(line)]
-			f.Value = joinFolded(f.Value, line)
-		} else {
-			fields = append(fields, parseField(line))
+		for len(rest) > 0 && isBlank(rest[0]) {
+			folded, after := cutLine(rest)
+			line, rest = line[:len(line)+len(folded)], after
 		}
+		fields = append(fields, parseField(line))
 		b = rest
 	}
 	return fields
 }
 
-func parseField(line []byte) Field {
-	f := Field{Raw: line}
+// parseField parses a line and the folded lines that continue it.
+func parseField(raw []byte) Field {
+	f := Field{Raw: raw}
+	line, folded := cutLine(raw)
 	text := trimLineEnd(line)
 	name, value, ok := bytes.Cut(text, []byte{':'})
-	if !ok {
-		f.Value = trimBlank(text)
-		return f
+	if ok {
+		f.Name = bytes.TrimRight(name, " \t")
+	} else {
+		value = text
 	}
-	f.Name = bytes.TrimRight(name, " \t")
-	f.Value = trimBlank(value)
+	f.Value = joinFolded(trimBlank(value), folded)
 	return f
 }
 
-func joinFolded(value, line []byte) []byte {
-	joined := make([]byte, 0, len(value)+len(line))
-	joined = append(joined, value...)
-	joined = append(joined, ' ')
-	return trimBlank(append(joined, trimBlank(trimLineEnd(line))...))
+// joinFolded returns value and what is in the folded lines, joined by spaces. It
+// copies each octet once: a head may consist of nothing but folded lines.
+func joinFolded(value, lines []byte) []byte {
+	if len(lines) == 0 {
+		return value
+	}
+	joined := append(make([]byte, 0, len(value)+len(lines)), value...)
+	for len(lines) > 0 {
+		var line []byte
+		line, lines = cutLine(lines)
+		text := trimBlank(trimLineEnd(line))
+		if len(joined) > 0 && len(text) > 0 {
+			joined = append(joined, ' ')
+		}
+		joined = append(joined, text...)
+	}
+	return joined
 }
 
 // cutLine returns the first line of b with its line end, and what follows.

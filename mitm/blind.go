@@ -124,9 +124,9 @@ func (r *relay) copyAll(dst, src net.Conn, count *atomic.Int64) error {
 // handshakeFailed counts and, now and then, tells of clients with which TLS
 // was not possible.
 func (in *Interceptor) handshakeFailed(c *tunnelConn, err error) {
-	in.stats.handshakeFailures.Add(1)
 	reason, untrusted := clientTLSReason(err)
 	in.failed(Failure{Time: time.Now(), Class: ClassClientTLS, Authority: c.tunnel.Authority, Err: errors.New(reason)})
+	in.stats.handshakeFailures.Add(1) // what is counted has been reported
 	log := in.logger().With("authority", c.tunnel.Authority, "error", reason)
 	if untrusted {
 		if n := in.untrusted.count(); n > 0 {

@@ -76,7 +76,7 @@ func (o *originRequest) fromClientHead(raw *http1.Request) {
 	if len(hosts) == 0 {
 		fmt.Fprintf(&head, "Host: %s\r\n", o.authority)
 	}
-	named := raw.Tokens("Connection")
+	named := namedBy(raw.Values("Connection"))
 	for i := range raw.Fields {
 		f := &raw.Fields[i]
 		switch name := string(f.Name); {
@@ -141,7 +141,7 @@ func trailerLine(f *http1.Field) []byte {
 
 // isHopByHop reports whether a field ends at the proxy. The framing is the
 // same on both hops and stays, whatever Connection says.
-func (o *originRequest) isHopByHop(name string, named []string) bool {
+func (o *originRequest) isHopByHop(name string, named map[string]bool) bool {
 	name = strings.ToLower(name)
 	switch {
 	case name == "transfer-encoding" || name == "content-length" || name == "host":
@@ -151,7 +151,19 @@ func (o *originRequest) isHopByHop(name string, named []string) bool {
 	case name == "keep-alive" || strings.HasPrefix(name, "proxy-") || http1.IsControl(name):
 		return true
 	}
-	return slices.ContainsFunc(named, func(t string) bool { return strings.EqualFold(t, name) })
+	return named[name]
+}
+
+// namedBy returns the field names, in lower case, that the values of Connection
+// list. A client may list thousands.
+func namedBy(values []string) map[string]bool {
+	named := make(map[string]bool)
+	for _, v := range values {
+		for name := range strings.SplitSeq(v, ",") {
+			named[strings.ToLower(strings.Trim(name, " \t"))] = true
+		}
+	}
+	return named
 }
 
 // fromFields makes the head of a request that came over HTTP/2 or from a Go
@@ -210,17 +222,12 @@ func (o *originRequest) frameFields(req *http.Request) {
 // sortedNames leaves out what concerns one hop only, or the proxy itself, and what
 // is written from elsewhere.
 func sortedNames(h http.Header) []string {
-	var named []string
-	for _, v := range h["Connection"] {
-		for t := range strings.SplitSeq(v, ",") {
-			named = append(named, http.CanonicalHeaderKey(strings.TrimSpace(t)))
-		}
-	}
+	named := namedBy(h["Connection"])
 	var names []string
 	for name := range h {
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case slices.Contains([]string{"Host", "Connection", "Keep-Alive", "Upgrade", "Te", "Transfer-Encoding", "Content-Length"}, canonical):
-		case strings.HasPrefix(canonical, "Proxy-"), http1.IsControl(canonical), slices.Contains(named, canonical):
+		case strings.HasPrefix(canonical, "Proxy-"), http1.IsControl(canonical), named[strings.ToLower(name)]:
 		default:
 			names = append(names, name)
 		}

@@ -269,7 +269,11 @@ type Recorder struct {
 
 // Open opens the archive and starts the writer. It recovers what another
 // process that died has left; while another one lives it fails.
-func Open(o Options) (*Recorder, error) {
+func Open(o Options) (*Recorder, error) { return OpenContext(context.Background(), o) }
+
+// OpenContext is Open, and gives up when ctx is done. The recovery of a big file
+// may take a while; what has not been recovered by then stays for the next Open.
+func OpenContext(ctx context.Context, o Options) (*Recorder, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -309,7 +313,7 @@ func Open(o Options) (*Recorder, error) {
 	if err := r.weighPreamble(); err != nil {
 		return nil, err
 	}
-	set, err := rotate.Open(rotate.Options{
+	set, err := rotate.OpenContext(ctx, rotate.Options{
 		Dir:      o.Dir,
 		MaxSize:  o.MaxSize,
 		MaxAge:   o.MaxAge,
@@ -442,9 +446,10 @@ func (r *Recorder) untrack(x *exchange) {
 	}
 }
 
-// failed counts and tells an exchange that gave no response.
+// failed reports and counts an exchange that gave no response. It is counted when
+// OnFailure has got it.
 func (r *Recorder) failed(f Failure) {
-	r.counts.failures.Add(1)
+	defer r.counts.failures.Add(1)
 	if f.Class == classPaused || f.Class == classStopped || errors.Is(f.Err, errSpoolDisk) {
 		r.counts.unstorable.Add(1)
 	}

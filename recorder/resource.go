@@ -31,6 +31,14 @@ func (r *Recorder) addRecord(kind string, res Resource) {
 		r.log.Warn("a record came after the end of the recording", "type", kind, "url", res.URI)
 		return
 	}
+	if err := r.space.forSingles(); err != nil {
+		defer r.untrack(x)
+		r.counts.lostRecords.Add(1)
+		if r.tellsRefusal() {
+			r.log.Error("RECORDS ARE LOST: look-ups and failures are not in the archive", "error", err)
+		}
+		return
+	}
 	c := &capture{x: x, date: warc.FormatDate(res.Date, r.options.Version), single: true}
 	h := &c.response.header
 	x.startHeader(h, kind, warc.NewRecordID(), c.date)

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -202,4 +203,39 @@ func TestTooLittleSpaceAtTheStart(t *testing.T) {
 	if strings.Contains(log.String(), "STOPPED") {
 		t.Errorf("the log says:\n%s", &log)
 	}
+}
+
+// Records of look-ups, of which tunnels that are not recorded give any number, do
+// not take the second half of what has to stay free. They are counted, and the log
+// says it once in a while.
+func TestLookUpsOnANearlyFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logFile
+		disk := newFaultyFS(nil)
+		disk.free, disk.total = 10_000_000, 100_000_000
+		r := openForTest(t, Options{MinFree: 1_000_000, fs: disk, Dial: originHandler(t, echoPath), Logger: log.logger()})
+		add := func(n int) {
+			for i := range n {
+				r.AddResource(Resource{URI: fmt.Sprint("dns:host", i), ContentType: "text/dns", Date: time.Now(), Block: []byte("answer")})
+			}
+			synctest.Wait()
+		}
+		add(10)
+		disk.mu.Lock()
+		disk.free = 499_000
+		disk.mu.Unlock()
+		time.Sleep(time.Second)
+		add(500)
+		if s := r.Status(); s.Others != 10 || s.LostRecords != 500 {
+			t.Errorf("%d records are written, %d are lost", s.Others, s.LostRecords)
+		}
+		if n := strings.Count(log.String(), "RECORDS ARE LOST"); n != 1 {
+			t.Errorf("it is said %d times", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.Close(ctx); err == nil || !strings.Contains(err.Error(), "500 records") {
+			t.Errorf("Close says %v", err)
+		}
+	})
 }

@@ -72,12 +72,25 @@ func (s *space) takeDisk(n int64) error {
 		s.disk.Add(-n)
 		return fmt.Errorf("%w: %s", errSpoolDisk, size(s.maxDisk))
 	}
-	if left, least := s.available(), s.wanted.Load()/2; left < least {
-		err := s.shortOf(left, fmt.Sprintf("a body under way may not leave less than half of what has to stay free (--min-free), %s", size(least)))
+	if err := s.atLeastHalf("a body under way"); err != nil {
 		s.disk.Add(-n)
 		return err
 	}
 	return nil
+}
+
+// forSingles says why there is no room for a record that belongs to no exchange.
+// Tunnels that are not recorded give such records, of look-ups, while exchanges
+// are refused.
+func (s *space) forSingles() error { return s.atLeastHalf("a record of a look-up or failure") }
+
+// atLeastHalf says that what is written would leave too little of the disk.
+func (s *space) atLeastHalf(what string) error {
+	left, least := s.available(), s.wanted.Load()/2
+	if left >= least {
+		return nil
+	}
+	return s.shortOf(left, fmt.Sprintf("%s may not leave less than half of what has to stay free (--min-free), %s", what, size(least)))
 }
 
 // crowded returns an error when what is under way takes so much that no more
@@ -153,13 +166,16 @@ func (s *space) look(free, total uint64, o *Options) {
 	s.base.Store(int64(min(free, most)) + s.appended.Load() + s.disk.Load())
 	total = min(total, most)
 	s.total.Store(int64(total))
-	s.wanted.Store(o.minFree(total))
+	s.wanted.Store(o.StayFree(total))
 	s.looked.Store(true)
 }
 
-// minFree is how much of a file system has to stay free.
-func (o *Options) minFree(total uint64) int64 {
+// StayFree returns how many bytes MinFree and MinFreePercent want to stay free of a
+// file system that has total bytes.
+func (o *Options) StayFree(total uint64) int64 {
 	switch {
+	case o.MinFree < 0:
+		return 0
 	case o.MinFree > 0:
 		return o.MinFree
 	case o.MinFreePercent > 0:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -25,7 +26,8 @@ type packed struct {
 	ctx   context.Context
 	in    *source
 	form  warc.Compression
-	dir   string // of temporary files
+	dir   string   // of the temporary file
+	file  *os.File // it; nil: not needed so far
 	find  *cursor
 	dec   decoder
 	br    *bufio.Reader // over dec
@@ -42,6 +44,10 @@ func newPacked(ctx context.Context, in *source, form warc.Compression, dir strin
 func (p *packed) close() {
 	p.dec.close()
 	p.ahead.close()
+	if p.file != nil {
+		p.file.Close()
+		os.Remove(p.file.Name())
+	}
 }
 
 // search returns the next place at which a member starts that starts a record.

@@ -233,9 +233,6 @@ func (w *walk) step(pos int64, u unit) (int64, error) {
 	if w.r.in.err != nil {
 		return pos, nil // what seems to be damage is none
 	}
-	if u.spool != nil {
-		defer u.spool.close()
-	}
 	if u.kind != Lost || u.definite {
 		if err := w.endLoss(pos); err != nil {
 			return pos, err

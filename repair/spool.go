@@ -8,27 +8,34 @@ import (
 	"os"
 )
 
-// A spool is a temporary file with what was in members that are not one record
-// each.
+// A spool is what was in members that are not one record each. It is in a
+// temporary file, which the next spool takes over.
 type spool struct {
 	*source
-	file    *os.File
 	damaged error // why there is not more of it; nil: it is all
 }
 
-func (s *spool) close() {
-	s.file.Close()
-	os.Remove(s.file.Name())
+// temporary returns the file of the spools, with nothing in it.
+func (p *packed) temporary() (*os.File, error) {
+	if p.file == nil {
+		f, err := os.CreateTemp(p.dir, ".warctee-repair-*")
+		p.file = f
+		return f, err
+	}
+	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return p.file, p.file.Truncate(0)
 }
 
 // spool decompresses the member at offset, and those behind it that do not start
 // a record.
 func (p *packed) spool(offset int64, lost unit) (unit, error) {
-	f, err := os.CreateTemp(p.dir, ".warctee-repair-*")
+	f, err := p.temporary()
 	if err != nil {
 		return lost, err
 	}
-	s := &spool{file: f}
+	s := &spool{}
 	out := &contextWriter{ctx: p.ctx, w: f}
 	end, members := offset, 0
 	for members == 0 || p.goesOn(end) {
@@ -37,7 +44,6 @@ func (p *packed) spool(offset int64, lost unit) (unit, error) {
 		}
 		_, s.damaged = io.Copy(out, struct{ io.Reader }{p.dec})
 		if out.err != nil {
-			s.close()
 			return lost, fmt.Errorf("decompressing what is at offset %d: %w", offset, out.err)
 		}
 		end = p.dec.end()

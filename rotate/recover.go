@@ -2,6 +2,7 @@ package rotate
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,8 @@ import (
 const spoolPrefix = ".spool-"
 
 // recover finishes the files that a process which died has left, and removes
-// its spools. It may be interrupted anywhere, and starts over then.
-func (s *Set) recover() error {
+// its spools. It may be interrupted anywhere, also by ctx, and starts over then.
+func (s *Set) recover(ctx context.Context) error {
 	entries, err := s.fs.ReadDir(s.options.Dir)
 	if err != nil {
 		return fmt.Errorf("look for unfinished files: %w", err)
@@ -36,7 +37,10 @@ func (s *Set) recover() error {
 			chains[key] = append(chains[key], p)
 		}
 		if strings.HasSuffix(e.Name(), OpenSuffix) {
-			r, err := s.recoverFile(path)
+			r, err := s.recoverFile(ctx, path)
+			if ctx.Err() != nil && err != nil {
+				return fmt.Errorf("interrupted while recovering %s, which stays as it is: %w", path, context.Cause(ctx))
+			}
 			if err != nil {
 				return fmt.Errorf("recover %s (move it away to start without it): %w", path, err)
 			}
@@ -56,7 +60,7 @@ func (s *Set) recover() error {
 	return nil
 }
 
-func (s *Set) recoverFile(path string) (r Recovery, err error) {
+func (s *Set) recoverFile(ctx context.Context, path string) (r Recovery, err error) {
 	h, err := s.fs.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return r, err
@@ -69,7 +73,8 @@ func (s *Set) recoverFile(path string) (r Recovery, err error) {
 	if _, err := h.Seek(0, io.SeekStart); err != nil {
 		return r, err
 	}
-	good, err := s.options.Verify(bufio.NewReaderSize(h, 64<<10))
+	s.log.Info("an unfinished file is looked through for what is whole in it", "file", filepath.Base(path), "bytes", size)
+	good, err := s.options.Verify(bufio.NewReaderSize(interruptible{ctx, h}, 64<<10))
 	if err != nil {
 		return r, err
 	}
@@ -85,7 +90,7 @@ func (s *Set) recoverFile(path string) (r Recovery, err error) {
 		r.Tail, err = s.finishAs(path, final+".tail")
 		return r, err
 	case r.Cut > 0:
-		if r.Tail, err = s.saveTail(h, good, final+".tail"); err != nil {
+		if r.Tail, err = s.saveTail(ctx, h, good, final+".tail"); err != nil {
 			return r, err
 		}
 		if err := h.Truncate(good); err != nil {
@@ -99,6 +104,19 @@ func (s *Set) recoverFile(path string) (r Recovery, err error) {
 	return r, err
 }
 
+// An interruptible reader fails when ctx is done.
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (i interruptible) Read(p []byte) (int, error) {
+	if i.ctx.Err() != nil {
+		return 0, context.Cause(i.ctx)
+	}
+	return i.r.Read(p)
+}
+
 // finishAs renames durably, to another name if that one is taken, and returns
 // the base name.
 func (s *Set) finishAs(from, to string) (string, error) {
@@ -110,7 +128,7 @@ func (s *Set) finishAs(from, to string) (string, error) {
 }
 
 // saveTail copies what is behind good to a new file, durably.
-func (s *Set) saveTail(h Handle, good int64, path string) (name string, err error) {
+func (s *Set) saveTail(ctx context.Context, h Handle, good int64, path string) (name string, err error) {
 	if _, err := h.Seek(good, io.SeekStart); err != nil {
 		return "", err
 	}
@@ -125,7 +143,7 @@ func (s *Set) saveTail(h Handle, good int64, path string) (name string, err erro
 			return "", err
 		}
 	}
-	_, err = io.Copy(tail, h)
+	_, err = io.Copy(tail, interruptible{ctx, h})
 	if err == nil {
 		err = tail.Sync()
 	}

@@ -148,7 +148,7 @@ func TestRecoverEmpty(t *testing.T) {
 	write(t, dir, "c.open", "nothing whole")
 	var log strings.Builder
 	o := testOptions(dir)
-	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	closeSet(t, open(t, o))
 	lines := strings.Split(log.String(), "\n")
 	for i, want := range []string{`removed" file=a.open`, `recovered" file=b.open`, `recovered" file=c.open`} {

@@ -1,6 +1,7 @@
 package rotate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +92,11 @@ type Set struct {
 // Open takes the directory for this process and finishes what another one has
 // left there. While another process has it the error is [ErrLocked] and names
 // the process.
-func Open(o Options) (*Set, error) {
+func Open(o Options) (*Set, error) { return OpenContext(context.Background(), o) }
+
+// OpenContext is Open, and gives up when ctx is done: what has not been finished
+// by then stays for the next Open.
+func OpenContext(ctx context.Context, o Options) (*Set, error) {
 	if o.Dir == "" || o.Name == nil || o.Verify == nil {
 		return nil, errors.New("rotate: Options.Dir, Name and Verify are needed")
 	}
@@ -120,7 +125,7 @@ func Open(o Options) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{options: o, fs: o.FS, log: o.Logger, lock: lock, files: make(map[string]*File), buf: make([]byte, bufferSize)}
-	if err := s.recover(); err != nil {
+	if err := s.recover(ctx); err != nil {
 		lock.Close()
 		return nil, err
 	}

@@ -95,20 +95,22 @@ type Reader struct {
 	// [ReadDictionary]. It is set before the first Next.
 	Dictionary *Dictionary
 
-	src    io.Reader
-	count  countingReader
-	raw    *bufio.Reader // over count
-	gz     *gzip.Reader  // over raw; nil: no gzip, or nothing was read yet
-	zs     *frameReader  // over raw; nil: no zstd, or nothing was read yet
-	out    decodedReader // over gz or zs
-	in     *bufio.Reader // what is parsed: over out, or raw itself
-	member int64         // offset of the gzip member or zstd frame that in is in
-	sl     skipLengths   // of the member
-	flaw   error         // for FrameFlaw
-	rec    Record
-	left   int64 // octets of the block that were not read
-	inside bool  // a record was begun and not ended
-	err    error // sticky
+	src     io.Reader
+	count   countingReader
+	raw     *bufio.Reader // over count
+	gz      *gzip.Reader  // over raw; nil: no gzip, or nothing was read yet
+	zs      *frameReader  // over raw; nil: no zstd, or nothing was read yet
+	out     decodedReader // over gz or zs
+	in      *bufio.Reader // what is parsed: over out, or raw itself
+	member  int64         // offset of the gzip member or zstd frame that in is in
+	sl      skipLengths   // of the member
+	flaw    error         // for FrameFlaw
+	rec     Record
+	left    int64  // octets of the block that were not read
+	inside  bool   // a record was begun and not ended
+	folded  []byte // the value of the last field, while it is folding
+	folding bool   // lines of the header have continued the last field
+	err     error  // sticky
 }
 
 // NewReader returns a Reader of r, which needs no buffering.
@@ -353,6 +355,7 @@ func (r *Reader) readHeader() error {
 			return err
 		}
 	}
+	r.endFold()
 	if r.Strict {
 		if err := r.checkValues(); err != nil {
 			return err
@@ -412,13 +415,13 @@ func (r *Reader) trimLineEnd(line string) (string, error) {
 	return strings.TrimSuffix(text, "\n"), nil
 }
 
-// addLine adds a field to the header, or a folded line to the last field.
+// addLine adds a field to the header, or a folded line to the last field, which
+// endFold has to end.
 func (r *Reader) addLine(line string) error {
 	h := r.rec.Header
 	if line[0] == ' ' || line[0] == '\t' {
 		if len(h) > 0 {
-			last := &h[len(h)-1].Value
-			*last = strings.Trim(*last+" "+strings.Trim(line, " \t"), " \t")
+			r.fold(line)
 			return nil
 		}
 		if r.Strict {
@@ -434,9 +437,33 @@ func (r *Reader) addLine(line string) error {
 		return r.broken(RuleHeader, fmt.Errorf("the line %.80q is not a named field", line))
 	}
 	if ok {
+		r.endFold()
 		r.rec.Header.Add(name, strings.Trim(value, " \t"))
 	}
 	return nil
+}
+
+// fold adds a folded line to the value of the last field. The value is collected
+// in r.folded, so that each octet is copied once: a header may consist of nothing
+// but folded lines.
+func (r *Reader) fold(line string) {
+	if !r.folding {
+		r.folding = true
+		r.folded = append(r.folded[:0], r.rec.Header[len(r.rec.Header)-1].Value...)
+	}
+	text := strings.Trim(line, " \t")
+	if len(r.folded) > 0 && text != "" {
+		r.folded = append(r.folded, ' ')
+	}
+	r.folded = append(r.folded, text...)
+}
+
+// endFold gives the last field the value that fold has collected, if it has.
+func (r *Reader) endFold() {
+	if r.folding {
+		r.folding = false
+		r.rec.Header[len(r.rec.Header)-1].Value = string(r.folded)
+	}
 }
 
 func (r *Reader) checkValues() error {

@@ -65,6 +65,7 @@ func (e *environment) build(base []string) ([]string, error) {
 		"NODE_EXTRA_CA_CERTS=" + node, "NODE_USE_ENV_PROXY=1",
 		"WGETRC=" + wgetrc,
 		"WARCTEE_CHROMIUM_FLAGS=" + strings.Join(e.chromiumFlags(), " "),
+		"WARCTEE_CHROMIUM_FLAGS_NO_PROFILE=" + strings.Join(chromiumFlags(e.proxy, e.authority), " "),
 	}
 	for _, name := range bundleVariables {
 		set = append(set, name+"="+bundle)
@@ -82,14 +83,16 @@ func (e *environment) build(base []string) ([]string, error) {
 	return append(env, set...), nil
 }
 
-// chromiumFlags are what Chromium wants: the proxy, also for what is local, the
-// key that it accepts certificates of, a profile of its own, without which it
-// ignores that key, and what keeps requests of its own out of the archive. None
-// of them changes what a page gets.
+// chromiumFlags are the flags of the function of that name, and a profile in a
+// temporary directory, without which Chromium ignores the key.
 func (e *environment) chromiumFlags() []string {
 	return append(chromiumFlags(e.proxy, e.authority), "--user-data-dir="+filepath.Join(e.dir, "chromium"))
 }
 
+// chromiumFlags make Chromium use the proxy, also for this machine's own
+// addresses, and trust our key, if its profile is not the default one. They keep it
+// from asking for anything that no page asks for. None of them changes what a page
+// gets.
 func chromiumFlags(proxy string, authority *x509.Certificate) []string {
 	return []string{
 		"--proxy-server=" + proxy,
@@ -101,6 +104,14 @@ func chromiumFlags(proxy string, authority *x509.Certificate) []string {
 		"--disable-component-update",
 		"--disable-default-apps",
 		"--disable-sync",
+		// The time (clients2.google.com), hints and models for pages
+		// (optimizationguide-pa.googleapis.com).
+		"--disable-features=NetworkTimeServiceQuerying,OptimizationHints,OptimizationGuideModelDownloading",
+		// There is no switch for these two, which ask update.googleapis.com and
+		// accounts.google.com: they get URLs with a port that Chromium never
+		// connects to, nor asks a proxy for.
+		"--component-updater=url-source=http://127.0.0.1:9/",
+		"--gaia-url=https://localhost:9",
 	}
 }
 

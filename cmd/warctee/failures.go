@@ -16,6 +16,7 @@ import (
 	"github.com/warctee/warctee/mitm"
 	"github.com/warctee/warctee/proxy"
 	"github.com/warctee/warctee/recorder"
+	"github.com/warctee/warctee/rotate"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -29,46 +30,52 @@ type failureLog struct {
 	notReached atomic.Int64   // of those: exchanges, which the recorder has counted as failures
 
 	badRequests atomic.Int64
+	unlogged    atomic.Int64 // what should have had a line, and has none
+
+	stayFree func(total uint64) int64 // how much of the disk has to stay free; nil: nothing
+	free     func(dir string) (free, total uint64, err error)
 
 	mu     sync.Mutex // guards the rest
 	file   *os.File
-	closed bool // nothing is written any more
+	closed bool // the file is opened for one line at a time
 	broken bool // it has been said that it cannot be written
 	thin   thinner
+	room   room
 }
 
 // A failureLine is a line of it; docs/failures.md describes the fields.
 type failureLine struct {
-	Time     lineTime `json:"time"`
-	Method   string   `json:"method,omitempty"`
-	URL      string   `json:"url,omitempty"`
-	Phase    string   `json:"phase"`
-	Class    string   `json:"class"`
-	Status   int      `json:"status,omitempty"`
-	Address  string   `json:"address,omitempty"`
-	Bytes    int64    `json:"bytes"`
-	Error    string   `json:"error,omitempty"`
-	Repeated int64    `json:"repeated,omitempty"`
+	Time      lineTime `json:"time"`
+	Method    string   `json:"method,omitempty"`
+	URL       string   `json:"url,omitempty"`
+	URLLength int      `json:"url_length,omitempty"` // octets, where URL is cut
+	Phase     string   `json:"phase"`
+	Class     string   `json:"class"`
+	Status    int      `json:"status,omitempty"`
+	Address   string   `json:"address,omitempty"`
+	Bytes     int64    `json:"bytes"`
+	Error     string   `json:"error,omitempty"`
+	Repeated  int64    `json:"repeated,omitempty"`
 }
 
 func newFailureLog(path string, log *slog.Logger) *failureLog {
-	return &failureLog{path: path, log: log, refused: proxy.NewDenials(log, "a request was refused because of where it goes; more are told of once a minute")}
+	return &failureLog{path: path, log: log, free: rotate.Free, refused: proxy.NewDenials(log, "a request was refused because of where it goes; more are told of once a minute")}
 }
 
-func (l *failureLog) add(line failureLine) {
+// add adds a line. What a client can cause any number of, without an exchange that
+// went to an origin, is thinned out.
+func (l *failureLog) add(line failureLine, thinned bool) {
 	if line.Class == classPolicy {
-		l.refused.Add("method", line.Method, "address", line.Address, "why", line.Error)
+		defer l.refused.Add("method", line.Method, "address", shortened(line.Address), "why", shortened(line.Error))
 	}
 	if l.path == "" {
 		return
 	}
+	line.shorten()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		l.log.Warn("a failure came after the end: it is not in the failure log", "class", line.Class, "error", line.Error)
-	case l.thin.takes(line, l.tellRepeated):
-		l.addLocked(line)
+	if !thinned || l.thin.takes(line, l.tellRepeated) {
+		l.addLocked(line, thinned)
 	}
 }
 
@@ -77,23 +84,33 @@ func (l *failureLog) tellRepeated() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range l.thin.end() {
-		l.addLocked(line)
+		l.addLocked(line, true)
 	}
 }
 
-func (l *failureLog) addLocked(line failureLine) {
+// addLocked adds a line. Those about what is thinned leave alone all that has to
+// stay free on the disk, the others half of it, as bodies do: what went to an origin
+// comes first.
+func (l *failureLog) addLocked(line failureLine, thinned bool) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // of URLs with & too one wants to copy
-	if err := e.Encode(line); err != nil {
-		l.log.Error("cannot write the failure log", "file", l.path, "error", err)
-		return
+	err := e.Encode(line)
+	if err == nil {
+		text := []byte(harmlessJSON(b.String()))
+		if err = l.room.take(l, int64(len(text)), thinned); err == nil {
+			err = l.write(text)
+		}
 	}
-	err := l.write([]byte(harmlessJSON(b.String())))
-	if err != nil && !l.broken {
-		l.log.Error("cannot write the failure log (--failure-log): it lacks what fails from now on, until it can be written again", "error", err)
+	if err != nil {
+		l.unlogged.Add(max(1, line.Repeated))
+		if !l.broken {
+			l.log.Error("cannot write the failure log (--failure-log): it lacks what fails from now on, until it can be written again; /status counts it", "error", err)
+		}
+		l.broken = true
+	} else if thinned || l.room.enough() {
+		l.broken = false
 	}
-	l.broken = err != nil
 }
 
 // write adds a line, or nothing.
@@ -110,6 +127,10 @@ func (l *failureLog) write(line []byte) error {
 		if info, err := l.file.Stat(); err == nil {
 			l.file.Truncate(info.Size() - int64(n))
 		}
+	}
+	if l.closed {
+		err = errors.Join(err, l.file.Close())
+		l.file = nil
 	}
 	return err
 }
@@ -134,6 +155,7 @@ func (l *failureLog) openLocked() (err error) {
 	return err
 }
 
+// close closes the file. What fails later opens it again, for its line.
 func (l *failureLog) close() error {
 	l.tellRepeated()
 	l.mu.Lock()
@@ -150,8 +172,9 @@ func (l *failureLog) close() error {
 // exchange adds an exchange that gave no response.
 func (l *failureLog) exchange(f recorder.Failure) {
 	if f.Class == classPolicy {
-		l.notReached.Add(1)
+		defer l.notReached.Add(1)
 	}
+	refused := f.Class == classPolicy || f.Phase == recorder.PhaseRequest && f.Addr == ""
 	l.add(failureLine{
 		Time:    lineTime{f.Time},
 		Method:  f.Method,
@@ -161,13 +184,13 @@ func (l *failureLog) exchange(f recorder.Failure) {
 		Status:  f.Status,
 		Address: f.Addr,
 		Error:   f.Err.Error(),
-	})
+	}, refused)
 }
 
 // client adds what came from a client and is no exchange.
 func (l *failureLog) client(f mitm.Failure) {
 	if f.Class == mitm.ClassBadRequest {
-		l.badRequests.Add(1)
+		defer l.badRequests.Add(1)
 	}
 	line := failureLine{Time: lineTime{f.Time}, Phase: "client", Class: f.Class, Status: f.Status, Address: f.Authority, Bytes: f.Bytes}
 	if f.Err != nil {
@@ -176,7 +199,7 @@ func (l *failureLog) client(f mitm.Failure) {
 	if isPolicy(f.Err) {
 		line.Class = classPolicy
 	}
-	l.add(line)
+	l.add(line, true)
 }
 
 // isPolicy reports whether err is a refusal by the proxy to connect somewhere.
@@ -193,23 +216,10 @@ func (l *failureLog) refusal(r *http.Request, class string, status int, reason s
 		Phase:  "request",
 		Class:  class,
 		Status: status,
-		Error:  shortened(reason),
+		Error:  reason,
 	}
-	url, address := targetOf(r)
-	line.URL, line.Address = shortened(url), shortened(address)
-	l.add(line)
-}
-
-// maxRefused bounds what the log says of a request that was refused: nothing
-// else does, and such a request costs its client nothing.
-const maxRefused = 2 << 10
-
-func shortened(s string) string {
-	const mark = "…"
-	if len(s) <= maxRefused {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxRefused-len(mark)], "") + mark
+	line.URL, line.Address = targetOf(r)
+	l.add(line, true)
 }
 
 // targetOf is what a request that was refused is about: its URL, unless it is a

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/warctee/warctee/mitm"
 )
 
 const (
@@ -14,8 +12,9 @@ const (
 	maxThinLines = 1000 // lines in that time of all that is thinned
 )
 
-// A thinner thins out the lines of which a client can cause any number, without
-// an exchange: by connecting again and again, for one.
+// A thinner thins out the lines of which a client can cause any number without an
+// exchange that goes to an origin: by connecting again and again, or with requests
+// that are refused.
 type thinner struct {
 	timer *time.Timer // ends the time that the rest is about; nil: none has begun
 	kinds map[failureLine]*kind
@@ -31,11 +30,6 @@ type kind struct {
 // takes reports whether a line is to be written. When it has begun to count,
 // over is called after thinEvery, and has to call end.
 func (t *thinner) takes(line failureLine, over func()) bool {
-	switch line.Class {
-	default:
-		return true
-	case mitm.ClassClientTLS, mitm.ClassBadRequest, mitm.ClassBlindTunnel:
-	}
 	if t.timer == nil {
 		t.timer = time.AfterFunc(thinEvery, over)
 		t.kinds = make(map[failureLine]*kind)

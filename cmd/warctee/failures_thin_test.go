@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/warctee/warctee/mitm"
+	"github.com/warctee/warctee/recorder"
 )
 
 func failureLogForTest(t *testing.T) *failureLog {
@@ -110,14 +113,126 @@ func TestLongRefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(text) > 3*maxRefused+500 {
+	if len(text) > 3*maxText+500 {
 		t.Errorf("a line of %d bytes", len(text))
 	}
 	for _, line := range readFailures(t, l.path) {
+		if want := len("http://" + long[:3000] + ".example/" + long); line.URLLength != want {
+			t.Errorf("the length of the URL is %d, want %d", line.URLLength, want)
+		}
 		for _, s := range []string{line.URL, line.Error} {
-			if !strings.HasSuffix(s, "…") || len(s) > maxRefused || len(s) < maxRefused-8 || strings.Contains(s, "\ufffd") {
+			if !strings.HasSuffix(s, "…") || len(s) > maxText || len(s) < maxText-8 || strings.Contains(s, "\ufffd") {
 				t.Errorf("%d bytes: %.20q … %q", len(s), s, s[max(0, len(s)-20):])
 			}
 		}
+	}
+}
+
+// What takes many bytes when it is escaped is cut so that the line stays short.
+func TestShortened(t *testing.T) {
+	for _, c := range []string{"a", "\x00", "\"", "\\", "ü", "\u200b", "\U000e0001", "\xff", "漢", "😀"} {
+		for _, n := range []int{1, maxText / 12, maxText, 60_000} {
+			s := strings.Repeat(c, n)
+			short := shortened(s)
+			if whole := strings.TrimSuffix(short, "…"); short != s && (whole == short || !strings.HasPrefix(s, whole)) {
+				t.Errorf("%d times %q becomes %q", n, c, short)
+			}
+			b, err := json.Marshal(short)
+			if text := harmlessJSON(string(b)); err != nil || len(text) > maxText+len(`""`) || short != s && len(text) < maxText-20 {
+				t.Errorf("%d times %q takes %d bytes, %v", n, c, len(text), err)
+			}
+		}
+	}
+}
+
+// However many requests are refused, exchanges that went to an origin have their
+// line, also when their class is that of refusals.
+func TestExchangesComeFirst(t *testing.T) {
+	l := failureLogForTest(t)
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 2000 {
+			r := httptest.NewRequest("GET", fmt.Sprintf("http://h%d.example/", i), nil)
+			l.refusal(r, "not-forwarded", http.StatusBadRequest, "no")
+			l.exchange(recorder.Failure{Time: time.Now(), URL: fmt.Sprintf("http://reached.example/%d", i), Phase: recorder.PhaseRequest, Class: mitm.ClassBadRequest, Addr: "reached.example:80", Err: errors.New("a bad chunk")})
+			l.exchange(recorder.Failure{Time: time.Now(), URL: fmt.Sprintf("http://private.example/%d", i), Phase: recorder.PhaseConnect, Class: classPolicy, Err: errors.New("private")})
+		}
+		l.close()
+	})
+	count := make(map[string]int64)
+	lines := make(map[string]int)
+	for _, line := range readFailures(t, l.path) {
+		lines[line.Class]++
+		count[line.Class] += max(1, line.Repeated)
+	}
+	for class, n := range count {
+		if n != 2000 || class != mitm.ClassBadRequest && lines[class] > maxThinLines {
+			t.Errorf("%s: %d lines for %d", class, lines[class], n)
+		}
+	}
+	if lines[mitm.ClassBadRequest] != 2000 || len(count) != 3 {
+		t.Errorf("the lines are %v", lines)
+	}
+	if l.refused.Total() != 2000 || l.notReached.Load() != 2000 || l.unlogged.Load() != 0 {
+		t.Errorf("counted are %d, %d, %d", l.refused.Total(), l.notReached.Load(), l.unlogged.Load())
+	}
+}
+
+// What is refused leaves on the disk what has to stay free; exchanges leave half
+// of it. The log says it once, and what has no line is counted.
+func TestFailureLogLeavesRoom(t *testing.T) {
+	var log syncBuffer
+	l := newFailureLog(filepath.Join(t.TempDir(), "failures.jsonl"), slog.New(slog.NewTextHandler(&log, nil)))
+	const whole, stay = 1 << 20, 100_000
+	size := func() int64 {
+		info, err := os.Stat(l.path)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	l.stayFree = func(uint64) int64 { return stay }
+	others := int64(whole - stay - 20_000) // of the disk
+	l.free = func(string) (uint64, uint64, error) { return uint64(whole - others - size()), whole, nil }
+	synctest.Test(t, func(t *testing.T) {
+		fail := func(n int) {
+			for i := range n {
+				l.refusal(httptest.NewRequest("GET", fmt.Sprintf("http://h%d.example/", i), nil), "not-forwarded", http.StatusBadRequest, "no")
+			}
+		}
+		fail(500)
+		if n := size(); n < 19_000 || n > 20_000 || l.unlogged.Load() < 100 {
+			t.Errorf("%d bytes are written, %d lines are not", n, l.unlogged.Load())
+		}
+		reached := recorder.Failure{Time: time.Now(), URL: "http://reached.example/", Phase: recorder.PhaseReply, Class: "empty-reply", Err: errors.New("nothing came")}
+		for range 1000 {
+			l.exchange(reached)
+		}
+		if n := size(); n < stay/2+19_000 || n > stay/2+20_000 {
+			t.Errorf("with exchanges %d bytes are written", n)
+		}
+		if n := strings.Count(log.String(), "the disk is nearly full"); n != 1 {
+			t.Errorf("the log says it %d times:\n%s", n, log.String())
+		}
+		before := l.unlogged.Load()
+		others = 0
+		time.Sleep(time.Second)
+		l.exchange(reached)
+		if l.unlogged.Load() != before {
+			t.Error("there is room again, and nothing is written")
+		}
+		l.close()
+	})
+}
+
+// What fails after the end has its line too.
+func TestFailureAfterTheEnd(t *testing.T) {
+	l := failureLogForTest(t)
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	l.exchange(recorder.Failure{Time: time.Now(), URL: "http://late.example/", Phase: recorder.PhaseReply, Class: "empty-reply", Err: errors.New("nothing came")})
+	l.client(mitm.Failure{Time: time.Now(), Class: mitm.ClassClientTLS, Authority: "late.example:443", Err: errors.New("no trust")})
+	if lines := readFailures(t, l.path); len(lines) != 2 || l.file != nil {
+		t.Errorf("the lines are %+v, and the file is open: %v", lines, l.file != nil)
 	}
 }

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warctee/warctee/rotate"
 	"github.com/warctee/warctee/warc/warctest"
 )
 
@@ -366,6 +370,43 @@ func TestFailureLogOnAFullDisk(t *testing.T) {
 			t.Errorf("the log says %d times that the failure log cannot be written", n)
 		}
 	})
+}
+
+// Requests that are refused do not take of the disk what has to stay free, however
+// long their URLs are.
+func TestRefusalsOnANearlyFullDisk(t *testing.T) {
+	t.Parallel()
+	d := startOnDisk(t, 8<<20, "--min-free", "7MB")
+	if d == nil {
+		t.Skip("no disk of its own can be mounted here")
+	}
+	r := newRecording(t, d)
+	r.must(1, 100)
+	long := strings.Repeat("\u00fc", 30_000) // 180 kB when each is escaped
+	for i := range 900 {
+		conn, err := net.Dial("tcp", d.p.proxy.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET ftp://h%d.example/%s HTTP/1.1\r\nHost: h\r\n\r\n", i, long)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Fatalf("request %d: %+v, %v", i, resp, err)
+		}
+		conn.Close()
+	}
+	if free, _, err := rotate.Free(d.dir); err != nil || free < 7e6 {
+		t.Errorf("%d bytes are free, %v", free, err)
+	}
+	if n := d.p.status().Unlogged; n == 0 {
+		t.Error("/status counts no failure without a line")
+	}
+	if n := strings.Count(d.p.log(), "cannot write the failure log"); n != 1 {
+		t.Errorf("the log says %d times that the failure log is not written", n)
+	}
+	d.p.signal(syscall.SIGTERM)
+	<-d.p.exited
+	r.check()
 }
 
 func (d *disk) client(*testing.T) *http.Client { return d.p.client(false) }

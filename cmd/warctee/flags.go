@@ -203,7 +203,7 @@ func valueReason(err error) string {
 
 // otherVariables are what run sets for its command, which may be warctee, and
 // what is a flag of ca.
-var otherVariables = []string{"CHROMIUM_FLAGS", "OUT"}
+var otherVariables = []string{"CHROMIUM_FLAGS", "CHROMIUM_FLAGS_NO_PROFILE", "OUT"}
 
 // unknownVariables tells, in a sentence each, of variables in the environment
 // that look like one of a flag and are none.

@@ -124,7 +124,7 @@ func newScene(t *testing.T, https bool, flags func(f *recordFlags)) *scene {
 // start starts the proxy, also again after stop.
 func (x *scene) start() {
 	x.Helper()
-	s, err := x.flags.start(slog.New(slog.NewTextHandler(x.log, nil)))
+	s, err := x.flags.start(context.Background(), slog.New(slog.NewTextHandler(x.log, nil)))
 	if err != nil {
 		x.Fatal(err)
 	}

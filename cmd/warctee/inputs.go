@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/warctee/warctee/rotate"
 )
 
 // archiveSuffixes are the ends of the names of WARC files.
@@ -41,7 +43,7 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			return nil, 0, err
 		}
 		if len(files) == before {
-			return nil, 0, fmt.Errorf("%s: no WARC files (%s) in this directory or below it", arg, strings.Join(suffixes, ", "))
+			return nil, 0, noFiles(arg, suffixes)
 		}
 	}
 	seen := make(map[string]bool)
@@ -97,4 +99,21 @@ func statInput(path string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	return f.Stat()
+}
+
+// noFiles says that there are no files with the suffixes in a directory and below
+// it, and names those that are unfinished.
+func noFiles(dir string, suffixes []string) error {
+	var unfinished []string
+	for _, suffix := range suffixes {
+		unfinished = append(unfinished, suffix+rotate.OpenSuffix)
+	}
+	open, err := filesBelow(nil, dir, unfinished)
+	if err != nil {
+		return err
+	}
+	if len(open) == 0 {
+		return fmt.Errorf("%s: no WARC files (%s) in this directory or below it", dir, strings.Join(suffixes, ", "))
+	}
+	return fmt.Errorf("%s: no finished WARC files in this directory or below it, only %s, which is being written, or was left by a recording that was killed. The end of that recording, SIGHUP to it, or the next start finishes it; to read what is in it so far, name the file", dir, firstOf(open))
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -37,6 +38,9 @@ func TestArchiveFiles(t *testing.T) {
 	if err := os.Symlink("..", filepath.Join(dir, "below", "loop.warc")); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "live"), 0o755), os.WriteFile(filepath.Join(dir, "live", "y.warc.gz.open"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	in := func(names ...string) (paths []string) {
 		for _, name := range names {
 			paths = append(paths, filepath.Join(dir, name))
@@ -53,6 +57,7 @@ func TestArchiveFiles(t *testing.T) {
 		{in("", "a.warc"), nil, "named twice"},
 		{in("none"), nil, "none"},
 		{in("empty"), nil, "no WARC files"},
+		{in("live"), nil, "live/y.warc.gz.open, which is being written"},
 		{nil, nil, "which files"},
 	} {
 		got, size, err := archiveFiles(test.args)
@@ -82,6 +87,24 @@ func TestProgressIsDoneOnce(t *testing.T) {
 	if p.done(); b.Len() > 0 {
 		t.Errorf("done again writes %q", b.String())
 	}
+}
+
+// The bar shows no rate before it can know one.
+func TestProgressStartsWithoutARate(t *testing.T) {
+	var b bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		p := &progress{bar: newBar(&b, 100e6, "checking")}
+		p.add(10e6)
+		if shown := b.String(); !strings.Contains(shown, "checking") || strings.Contains(shown, "/s") {
+			t.Errorf("at the start it shows %q", shown)
+		}
+		time.Sleep(2 * time.Second)
+		p.add(10e6)
+		if shown := b.String(); !strings.Contains(shown, "10 MB/s") {
+			t.Errorf("after 2 s it shows %q", shown)
+		}
+		p.done()
+	})
 }
 
 // What is not a terminal gets no bar.

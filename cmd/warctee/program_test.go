@@ -64,11 +64,13 @@ func startProgram(t testing.TB, dir string, args ...string) *program {
 	return p
 }
 
-// startCommand starts a program that records.
+// startCommand starts a program that records. It has a session of its own, and
+// so no terminal, unless the command asks for one.
 func startCommand(t testing.TB, cmd *exec.Cmd) *program {
 	t.Helper()
 	p := &program{t: t, cmd: cmd, exited: make(chan struct{})}
 	p.changed.L = &p.mu
+	inOwnSession(cmd)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -26,8 +26,12 @@ func newProgress(stderr io.Writer, total int64, what string) *progress {
 	if !isTerminal(stderr) {
 		return &progress{}
 	}
-	return &progress{bar: progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(rawWriter(stderr)),
+	return &progress{bar: newBar(rawWriter(stderr), total, what)}
+}
+
+func newBar(w io.Writer, total int64, what string) *progressbar.ProgressBar {
+	bar := progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetDescription(what),
 		progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true),
@@ -35,7 +39,9 @@ func newProgress(stderr io.Writer, total int64, what string) *progress {
 		progressbar.OptionThrottle(200*time.Millisecond),
 		progressbar.OptionSetWidth(20),
 		progressbar.OptionClearOnFinish(),
-	)}
+	)
+	bar.RenderBlank() // starts its clock: else the first rate would be that of no time
+	return bar
 }
 
 // A quietFlag keeps a command from printing anything but results and errors.

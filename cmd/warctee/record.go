@@ -58,6 +58,8 @@ type recordFlags struct {
 	storage storageFlags
 
 	printChromium bool
+
+	endOnHangUp bool // SIGHUP ends the recording: it comes from the terminal
 }
 
 func newRecordCommand() *cobra.Command {
@@ -66,8 +68,9 @@ func newRecordCommand() *cobra.Command {
 		Use:   "record",
 		Short: "Start the recording proxy",
 		Long: `Start the recording proxy. It runs until SIGINT or SIGTERM, then finishes what
-is under way (see --grace; a second signal cuts it) and leaves final files.
-SIGHUP finishes the current file and starts a new one.
+is under way (see --grace; a second signal cuts it) and leaves final files. When
+it was started from a terminal, closing that (SIGHUP) ends it too. Without a
+terminal, and under nohup, SIGHUP finishes the current file and starts a new one.
 
 Each flag can also be given as an environment variable: --max-size as
 WARCTEE_MAX_SIZE, and so on. Sizes are numbers of bytes, or 1GB, 500MiB.
@@ -80,6 +83,7 @@ were refused because of the disk, or recording was paused at the end.`,
 		Args:    noArgs,
 		PreRunE: f.readEnvironment,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.endOnHangUp = hasTerminal() && !signal.Ignored(syscall.SIGHUP)
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -299,7 +303,19 @@ func (f *recordFlags) logger(stderr io.Writer) *slog.Logger {
 	if err := level.UnmarshalText([]byte(f.logLevel.value)); err != nil {
 		level = slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: shortenAttr}))
+}
+
+// shortenAttr bounds what a line of the log has of one text: the log may be on the
+// disk of the archive.
+func shortenAttr(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(shortened(v))
+	case error:
+		a.Value = slog.StringValue(shortened(v.Error()))
+	}
+	return a
 }
 
 // run records until a signal comes or ctx is done.
@@ -307,26 +323,49 @@ func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	defer surviveBrokenPipes()()
 
 	defer f.limits.aimMemory()()
 	log := f.logger(stderr)
-	s, err := f.start(log)
+	starting, started := f.untilSignal(ctx)
+	defer started()
+	s, err := f.start(starting, log)
 	if err != nil {
 		return err
 	}
+	started() // a signal that came meanwhile is in signals too
 	fmt.Fprintf(f.quiet.notes(stderr), "warctee: recording http://%s into %s (CA certificate: %s)\n", s.listener.Addr(), harmless(f.dir), harmless(s.authority.CertPath()))
 	if f.printChromium {
 		// The shell makes the directory of the profile.
 		flags := chromiumFlags("http://"+s.listener.Addr().String(), s.authority.Certificate())
 		fmt.Fprintln(stdout, shellLine(flags), `--user-data-dir="$(mktemp -d)"`)
 	}
-	err = s.wait(ctx, signals, log)
+	err = s.wait(ctx, signals, f.endOnHangUp, log)
 	return errors.Join(err, f.drain(s, signals, stderr))
 }
 
-// wait returns when a signal other than SIGHUP comes, ctx is done, or the proxy
-// stops by itself, which is its error.
-func (s *server) wait(ctx context.Context, signals <-chan os.Signal, log *slog.Logger) error {
+// untilSignal returns a context that a signal ends, one that would end the
+// recording.
+func (f *recordFlags) untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.endOnHangUp {
+		return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}
+
+// surviveBrokenPipes keeps the process alive when the program that reads its
+// output has ended, for example with the terminal: what is under way has to be
+// recorded all the same. The result undoes it.
+func surviveBrokenPipes() (undo func()) {
+	pipes := make(chan os.Signal, 1) // nobody reads it: to have asked is enough
+	signal.Notify(pipes, syscall.SIGPIPE)
+	return func() { signal.Stop(pipes) }
+}
+
+// wait returns when a signal ends the recording, ctx is done, or the proxy stops
+// by itself, which is its error. SIGHUP ends the recording when endOnHangUp says
+// so, and else finishes the current file.
+func (s *server) wait(ctx context.Context, signals <-chan os.Signal, endOnHangUp bool, log *slog.Logger) error {
 	rotate := make(chan struct{}, 1)
 	done := make(chan struct{})
 	defer close(done)
@@ -355,7 +394,7 @@ func (s *server) wait(ctx context.Context, signals <-chan os.Signal, log *slog.L
 		case err := <-s.failed:
 			return fmt.Errorf("the proxy has stopped: %w", err)
 		case sig := <-signals:
-			if sig != syscall.SIGHUP {
+			if sig != syscall.SIGHUP || endOnHangUp {
 				return nil
 			}
 			select {

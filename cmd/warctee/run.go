@@ -54,6 +54,8 @@ free port, COMMAND with an environment that leads it there:
   WGETRC                                   for wget, your own included
   WARCTEE_CHROMIUM_FLAGS                   for Chromium, with a profile of its own:
                                            chromium $WARCTEE_CHROMIUM_FLAGS URL
+  WARCTEE_CHROMIUM_FLAGS_NO_PROFILE        the same without the profile, for what makes
+                                           one itself: Playwright, Puppeteer
 
 A program that asks none of these is not recorded. Signals are passed on. When
 COMMAND has ended, what is under way is finished (see --grace) and a summary is
@@ -106,10 +108,19 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 	defer os.RemoveAll(dir)
 	defer f.limits.aimMemory()()
 	log := f.logger(stderr)
-	s, err := f.start(log)
+	defer surviveBrokenPipes()()
+	signals := forwardedSignals() // before others change what is ignored
+	defer signal.Stop(signals)
+	starting, started := f.untilSignal(ctx)
+	defer started()
+	s, err := f.start(starting, log)
 	if err != nil {
 		return err
 	}
+	if starting.Err() != nil {
+		return errors.Join(fmt.Errorf("the command was not run: %w", context.Cause(starting)), s.stop(ctx))
+	}
+	started()
 	env := environment{proxy: "http://" + s.listener.Addr().String(), authority: s.authority.Certificate(), dir: dir, log: log}
 	if child.Env, err = env.build(os.Environ()); err != nil {
 		return errors.Join(err, s.stop(ctx))
@@ -117,9 +128,7 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 	if f.printChromium {
 		fmt.Fprintln(stderr, shellLine(env.chromiumFlags()))
 	}
-	signals := forwardedSignals()
 	if err := child.Start(); err != nil {
-		signal.Stop(signals)
 		return errors.Join(cannotRun(child.Args[0], err), s.stop(ctx))
 	}
 	err = supervise(ctx, child, s, signals)
@@ -130,12 +139,30 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 	defer signal.Stop(last)
 	signal.Stop(signals)
 	drained := f.drain(s, last, stderr)
+	if s.status(f).unused() {
+		fmt.Fprint(stderr, unusedHint)
+	}
 	var ended commandError
 	if errors.As(err, &ended) && drained != nil {
 		tell(stderr, drained) // the exit code is the command's
 		return err
 	}
 	return errors.Join(err, drained)
+}
+
+// unusedHint is printed when nothing came from the command.
+const unusedHint = `warctee: nothing was recorded: the command did not send any request to the proxy. Did it
+  - fetch nothing, or need no network?
+  - run Node.js before 22.21 or 24.5, which ignores proxy variables? Use a later one, or a proxy agent
+  - run a Go program that fetches from localhost or 127.0.0.1? Go never uses a proxy for these; use another address
+  - run Chromium, Playwright or Puppeteer without $WARCTEE_CHROMIUM_FLAGS or $WARCTEE_CHROMIUM_FLAGS_NO_PROFILE?
+  - use a proxy setting of its own, as in .curlrc or git's http.proxy, or ignore http_proxy and https_proxy?
+`
+
+// unused reports whether no client has asked for anything.
+func (s serverStatus) unused() bool {
+	return s.Responses+s.Revisits+s.Incomplete+s.Failures+s.Unstorable+s.Forbidden+s.Lost+s.LostRecords == 0 &&
+		s.TLSTunnels+s.PlainTunnels+s.NotRecorded+s.TLSFailures+s.BadRequests+s.Refused+s.Denied+s.BadLogins == 0
 }
 
 // cannotRun is the error of a command that could not be started.

@@ -9,3 +9,5 @@ import "os"
 var passedOn = []os.Signal{os.Interrupt}
 
 func fromTerminal(os.Signal) bool { return true }
+
+func hasTerminal() bool { return false }

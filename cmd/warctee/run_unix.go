@@ -27,3 +27,14 @@ func fromTerminal(sig os.Signal) bool {
 	foreground, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && foreground == unix.Getpgrp()
 }
+
+// hasTerminal reports whether the process has a controlling terminal, which sends
+// it a SIGHUP when it is closed.
+func hasTerminal() bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	tty.Close()
+	return true
+}

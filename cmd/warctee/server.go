@@ -35,8 +35,8 @@ type server struct {
 	failed    chan error // when the server stops by itself
 }
 
-// start opens everything.
-func (f *recordFlags) start(log *slog.Logger) (*server, error) {
+// start opens everything. When ctx is done before that it gives up.
+func (f *recordFlags) start(ctx context.Context, log *slog.Logger) (*server, error) {
 	if err := errors.Join(f.check(), f.defaultCADir()); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 	if s.listener, err = net.Listen("tcp", f.listen); err != nil {
 		return nil, fmt.Errorf("cannot listen on %s (another address: --listen): %w", f.listen, err)
 	}
-	if err := s.openRecorder(f, log); err != nil {
+	if err := s.openRecorder(ctx, f, log); err != nil {
 		s.listener.Close()
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (f *recordFlags) start(log *slog.Logger) (*server, error) {
 }
 
 // openRecorder opens the archive.
-func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
+func (s *server) openRecorder(ctx context.Context, f *recordFlags, log *slog.Logger) error {
 	o, err := f.recorderOptions(log)
 	if err != nil {
 		return err
@@ -76,9 +76,10 @@ func (s *server) openRecorder(f *recordFlags, log *slog.Logger) error {
 			s.recorder.AddResource(recorder.Resource{URI: a.URI(), ContentType: "text/dns", Date: a.When, Addr: a.Server.Addr(), Block: a.Block()})
 		}
 	}
+	s.failures.stayFree = o.StayFree
 	s.dial, o.Dial = resolver.DialContext, resolver.DialContext
 	o.OnFailure = s.failures.exchange
-	if s.recorder, err = recorder.Open(o); err != nil {
+	if s.recorder, err = recorder.OpenContext(ctx, o); err != nil {
 		return fmt.Errorf("cannot record into %s (--dir): %w", f.dir, err)
 	}
 	if f.failureLog == "" || f.failureLog == "off" {
@@ -196,6 +197,7 @@ type serverStatus struct {
 	Truncated    int64     `json:"truncated"`
 	Incomplete   int64     `json:"incomplete"`
 	Failures     int64     `json:"failures"`
+	Unlogged     int64     `json:"failures_not_logged"`
 	Unstorable   int64     `json:"refused_by_storage"`
 	Forbidden    int64     `json:"refused"`
 	Crowded      int64     `json:"refused_crowded"`
@@ -243,6 +245,7 @@ func (s *server) status(f *recordFlags) serverStatus {
 		Incomplete:   r.Incomplete,
 		Failures:     r.Failures - r.Unstorable - notReached,
 		Crowded:      r.Crowded,
+		Unlogged:     s.failures.unlogged.Load(),
 		Unstorable:   r.Unstorable,
 		Forbidden:    s.failures.refused.Total(),
 		Lost:         r.Lost,
@@ -292,7 +295,8 @@ func (s serverStatus) page() proxy.State {
 		{Name: "revisits", N: s.Revisits},
 		{Name: "requests without a response", N: s.Failures},
 		{Name: "requests refused because of where they go", N: s.Forbidden},
-		{Name: "responses recorded in part", N: s.Incomplete},
+		{Name: "truncated", N: s.Truncated},
+		{Name: "incomplete, cut by warctee itself", N: s.Incomplete},
 		{Name: "responses lost", N: s.Lost},
 		{Name: "tunnels not recorded", N: s.NotRecorded},
 		{Name: "TLS connections of clients that failed", N: s.TLSFailures},

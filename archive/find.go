@@ -65,14 +65,15 @@ func (r *placeReader) Read(b []byte) (int, error) {
 var errStop = errors.New("stop")
 
 // Scan calls visit for each record of a file, with a reader of its block, which
-// need not be read. Where the file is damaged it goes on behind the damage, with
-// another reader; visit need not tell of damage in a block. The error is that of
-// visit or of reading, which end it, or else tells of all damage, a line for each:
-// the name of the file, a [warc.Error], and where it goes on.
+// need not be read. Where the file is damaged it goes on after the damage, with
+// another reader; visit need not report damage in a block. A [warc.Error] of visit,
+// as [Place.TooLarge] makes it, is damage of that record alone. Another error of visit
+// or of reading ends the scan. Otherwise the error reports all damage, a line for
+// each: the name of the file, a [warc.Error], and where it goes on.
 func Scan(f *File, visit func(p *Place, z *warc.Reader) error) error {
 	d := damage{Resumption: Resumption{File: f}}
 	for offset, more := int64(0), true; more; {
-		broken, err := scanFrom(f, offset, visit)
+		broken, err := scanFrom(f, offset, d.judge(visit))
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func ReadMessage(rec *warc.Record, block io.Reader) (*Message, error) {
 		}
 		framing = m.Request.Framing
 	} else {
-		if m.Response, err = http1.ParseResponse(head, "GET"); err != nil {
+		if m.Response, err = http1.Recorded.ParseResponse(head, "GET"); err != nil {
 			return nil, err
 		}
 		framing = m.Response.Framing
@@ -70,6 +70,17 @@ func ReadMessage(rec *warc.Record, block io.Reader) (*Message, error) {
 func NoMessage(err error) bool {
 	var bad *http1.Error
 	return errors.As(err, &bad)
+}
+
+// TooLarge reports whether an error of ReadMessage is about the head of a message
+// that is beyond [http1.Recorded], and returns it as one about the record at p, nil
+// when it is not.
+func (p *Place) TooLarge(err error) error {
+	var bad *http1.Error
+	if !errors.As(err, &bad) || !bad.TooLarge() {
+		return nil
+	}
+	return &warc.Error{Offset: p.Offset, Rule: warc.RuleMessage, Err: fmt.Errorf("its HTTP message was not read: %w", bad)}
 }
 
 // holdsHTTP reports whether the block of a record is an HTTP message: it says so
@@ -104,7 +115,7 @@ func readHead(raw *bufio.Reader) ([]byte, error) {
 		case err == nil && http1.HeadLen(head, scanned) > 0:
 			return head, nil
 		case len(head) > http1.Recorded.Head():
-			return nil, &http1.Error{Status: 502, Reason: fmt.Sprintf("the head has more than %d bytes", http1.Recorded.Head())}
+			return nil, &http1.Error{Status: 431, Reason: fmt.Sprintf("the head has more than %d bytes", http1.Recorded.Head())}
 		case err == io.EOF:
 			return nil, &http1.Error{Status: 502, Reason: "the head has no end"}
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):

@@ -103,8 +103,8 @@ func (m *message) parse(head []byte) {
 	if m.request {
 		m.parseRequest(head)
 	} else {
-		s, err := http1.ParseResponse(head, "GET")
-		if err != nil && m.anyVersion && statusLine.Match(head) {
+		s, err := http1.Recorded.ParseResponse(head, "GET")
+		if err != nil && !tooLarge(err) && m.anyVersion && statusLine.Match(head) {
 			s, err = http1.ParseResponse(statusLine.ReplaceAll(head, []byte("HTTP/1.1$1")), "GET")
 		}
 		if m.err = err; err == nil {
@@ -119,14 +119,14 @@ func (m *message) parse(head []byte) {
 func (m *message) parseRequest(head []byte) {
 	q, err := http1.Recorded.ParseRequest(head)
 	line := requestLine.Find(head)
-	if err != nil && m.anyVersion && line != nil {
+	if err != nil && !tooLarge(err) && m.anyVersion && line != nil {
 		q, err = http1.Recorded.ParseRequest(requestLine.ReplaceAll(head, []byte("${1}HTTP/1.1$2")))
 	}
 	if m.err = err; err == nil {
 		m.method, m.framing, m.parsed = q.Method, q.Framing, true
 		return
 	}
-	if !m.anyVersion || line == nil {
+	if !m.anyVersion || line == nil || tooLarge(err) {
 		return
 	}
 	s, err := http1.ParseResponse(append([]byte("HTTP/1.1 200 OK\r\n"), head[len(line):]...), "GET")
@@ -134,6 +134,12 @@ func (m *message) parseRequest(head []byte) {
 		method, _, _ := bytes.Cut(line, []byte{' '})
 		m.method, m.framing, m.parsed = string(method), s.Framing, true
 	}
+}
+
+// tooLarge reports whether a head is beyond [http1.Recorded].
+func tooLarge(err error) bool {
+	bad := (*http1.Error)(nil)
+	return errors.As(err, &bad) && bad.TooLarge()
 }
 
 func octets(n int64) string {

@@ -312,8 +312,12 @@ func sameDigest(a, b string) bool {
 	return errA == nil && errB == nil && da.Equal(db)
 }
 
+// maxRelated bounds the headers of the records that Related returns, in octets.
+const maxRelated = 8 << 20
+
 // Related returns the records that a record names in WARC-Concurrent-To or
-// WARC-Refers-To, and those that name it in WARC-Concurrent-To, at most 100.
+// WARC-Refers-To, and those that name it in WARC-Concurrent-To, at most 100, and fewer
+// where their headers have more than 8 MiB.
 func Related(files []*File, p *Place) ([]*Place, error) {
 	named := make(map[string]bool)
 	for _, name := range []string{"WARC-Concurrent-To", "WARC-Refers-To"} {
@@ -322,8 +326,9 @@ func Related(files []*File, p *Place) ([]*Place, error) {
 		}
 	}
 	var found []*Place
+	octets := 0
 	err := scanAll(files, func(q *Place) error {
-		if len(found) == 100 {
+		if len(found) == 100 || octets > maxRelated {
 			return errStop
 		}
 		rec := q.Record
@@ -332,6 +337,9 @@ func Related(files []*File, p *Place) ([]*Place, error) {
 		}
 		if named[rec.ID()] || anyOf(rec.Header.Values("WARC-Concurrent-To"), func(id string) bool { return id == p.Record.ID() }) {
 			found = append(found, q)
+			for _, field := range rec.Header {
+				octets += len(field.Name) + len(field.Value)
+			}
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -16,6 +17,9 @@ import (
 // maxContinuations bounds the continuation records that are remembered, each of
 // which takes some 30 bytes of memory.
 const maxContinuations = 1 << 20
+
+// maxSegments bounds the segments of one record.
+const maxSegments = 100_000
 
 // ErrIncomplete is wrapped by errors about a record whose segments cannot be
 // joined: some are missing, or there too often, or in contradiction to each other.
@@ -49,6 +53,8 @@ type place struct {
 	file   uint32 // index
 	offset int64
 }
+
+func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // IsFirst reports whether a record is the first segment of a record in several
 // segments (WARC 1.1 §7).
@@ -117,7 +123,7 @@ func (s *Segments) Of(id string) ([]Segment, error) {
 		if rec == nil {
 			continue
 		}
-		seg := Segment{File: s.files[s.all[i].file], Offset: s.all[i].offset, Number: int(s.all[i].number), Length: rec.Length, Total: -1, Truncated: rec.Header.Get("WARC-Truncated")}
+		seg := Segment{File: s.files[s.all[i].file], Offset: s.all[i].offset, Number: int(s.all[i].number), Length: rec.Length, Total: -1, Truncated: strings.Clone(cut(rec.Header.Get("WARC-Truncated"), 80))}
 		if text := rec.Header.Get("WARC-Segment-Total-Length"); text != "" {
 			n, err := strconv.ParseUint(text, 10, 63)
 			if err != nil {
@@ -125,7 +131,9 @@ func (s *Segments) Of(id string) ([]Segment, error) {
 			}
 			seg.Total = int64(n)
 		}
-		found = append(found, seg)
+		if found = append(found, seg); len(found) == maxSegments {
+			return nil, fmt.Errorf("%w: %s has more than %d segments", ErrIncomplete, cut(id, 200), maxSegments)
+		}
 	}
 	return found, nil
 }

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/warctee/warctee/arc"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
 // isARC reports whether the file is an ARC file.
 func (s *scanner) isARC() bool {
-	rec, err := s.arcReader().Next()
-	return err == nil && rec.Filedesc()
+	form, err := container.FormOf(s.file, s.file.Size)
+	return err == nil && form == container.ARC
 }
 
 func (s *scanner) arcReader() *arc.Reader {

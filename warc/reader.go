@@ -338,7 +338,10 @@ func (r *Reader) readHeader() error {
 	if err := r.parseVersion(line); err != nil {
 		return err
 	}
-	for {
+	for lines := 1; ; lines++ {
+		if lines == MaxHeaderLines {
+			return r.broken(RuleHeader, fmt.Errorf("the header has more than %d lines", MaxHeaderLines))
+		}
 		line, err := r.readLine(&budget)
 		if err != nil {
 			return err

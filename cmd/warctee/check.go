@@ -83,9 +83,14 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 		f.opts.MaxFindings = -1
 	}
 	f.opts.Profile, f.opts.RawDigests = check.Profile(f.profile.value), f.digests.value == "raw"
-	files, size, err := archiveFiles(args)
+	named, size, err := archiveFiles(args, packageSuffix)
 	if err != nil {
 		return err
+	}
+	files, refused := expand(named)
+	unchecked := refuseForms(stderr, refused, "checked")
+	if len(files) == 0 {
+		return unchecked
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
@@ -103,7 +108,7 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 		return quietly(failed)
 	}
 	fmt.Fprintf(stderr, "warctee: %s; %s\n", checkSummary(result), rate(result.All.Bytes, time.Since(started)))
-	if err == nil && result.All.Errors > 0 {
+	if err = cmp.Or(err, unchecked); err == nil && result.All.Errors > 0 {
 		err = fmt.Errorf("%s found: %w", english.Plural(int(result.All.Errors), "error", ""), errFound)
 	}
 	return err

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/warctee/warctee/container"
 )
 
 // archiveSuffixes are the ends of the names of WARC files.
@@ -23,7 +25,7 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 	}
 	suffixes := append(slices.Clip(archiveSuffixes), more...)
 	for _, arg := range args {
-		info, err := os.Stat(arg)
+		info, err := container.Stat(arg)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -52,7 +54,7 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			return nil, 0, usageError{fmt.Errorf("%s is named twice", path)}
 		}
 		seen[filepath.Clean(path)] = true
-		info, err := os.Stat(path)
+		info, err := container.Stat(path)
 		if err != nil {
 			return nil, 0, err
 		}

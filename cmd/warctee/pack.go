@@ -14,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/wacz"
 )
 
@@ -117,6 +118,11 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	files, size, err := archiveFiles(args)
 	if err != nil {
 		return err
+	}
+	for _, path := range files {
+		if err := wantFile(path, container.WARC); err != nil {
+			return err
+		}
 	}
 	if c.opts.Created, err = sourceDate(); err != nil {
 		return err

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -20,7 +20,7 @@ type file struct {
 	*checker
 	index    int
 	path     string
-	in       *os.File
+	in       *container.File
 	size     int64
 	findings []Finding
 
@@ -50,19 +50,12 @@ const (
 )
 
 func (f *file) check(ctx context.Context) error {
-	in, err := os.Open(f.path)
+	in, err := container.Open(f.path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a file", f.path)
-	}
-	f.in, f.size, f.buf, f.mediaTypes = in, info.Size(), make([]byte, 64<<10), make(map[string]bool)
+	f.in, f.size, f.buf, f.mediaTypes = in, in.Size, make([]byte, 64<<10), make(map[string]bool)
 	f.budget = maxRereads*f.size + spare
 	summary := &f.summaries[f.index]
 	summary.Bytes = f.size

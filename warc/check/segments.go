@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -124,7 +124,7 @@ func (g *group) joined() error {
 
 // readPart reads the block of a segment into b, which the first one makes.
 func (g *group) readPart(p part, b **block) (*Record, error) {
-	in, err := os.Open(g.paths[p.file])
+	in, err := container.Open(g.paths[p.file])
 	if err != nil {
 		return nil, err
 	}

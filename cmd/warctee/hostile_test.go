@@ -28,8 +28,8 @@ import (
 // its resident memory, in bytes.
 const maxMemory = 200 << 20
 
-// A hostileFile is made to cost memory. In its commands FILE stands for its path, DIR
-// for a directory, and PLAIN for a WARC file in it that is in order.
+// A hostileFile is made to cost memory. In its commands FILE stands for its path, BAG
+// for its directory, DIR for another one, and PLAIN for a WARC file in it that is in order.
 type hostileFile struct {
 	what, name string
 	write      func(w io.Writer) error
@@ -55,6 +55,10 @@ func TestHostileFiles(t *testing.T) {
 		t.Run(strings.ReplaceAll(h.what, " ", "-"), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), h.name)
 			if err := writeHostile(path, h.write); err != nil {
+				t.Fatal(err)
+			}
+			declaration := filepath.Join(filepath.Dir(path), "bagit.txt")
+			if err := os.WriteFile(declaration, []byte("BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			size := fileSize(path)
@@ -111,7 +115,7 @@ func runHostile(t *testing.T, program, path, line string, size int64) string {
 	if err := os.WriteFile(plain, []byte(message("response", "1", isResponse, "HTTP/1.1 200 OK\r\n\r\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	line = strings.NewReplacer("FILE", path, "DIR", dir, "PLAIN", plain).Replace(line)
+	line = strings.NewReplacer("FILE", path, "DIR", dir, "PLAIN", plain, "BAG", filepath.Dir(path)).Replace(line)
 	// The bound is against commands that do not end.
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
@@ -315,6 +319,22 @@ var hostileFiles = []hostileFile{
 		_, err := fmt.Fprintf(w, "%032x  %d\n", i, i)
 		return err
 	}), []string{"manifest --verify FILE"}, ""},
+	{"a list of long names", "list.md5", times(1_600, func(w io.Writer, i int) error {
+		_, err := fmt.Fprintf(w, "%032x  %d%s\n", i, i, strings.Repeat("x", 60<<10))
+		return err
+	}), []string{"manifest --verify FILE"}, ""},
+	{"a list of all files", "list.md5", inOrder("# all files of directory: .\n", times(2_500_000, func(w io.Writer, i int) error {
+		_, err := fmt.Fprintf(w, "%032x  %d\n", i, i)
+		return err
+	})), []string{"manifest --verify FILE"}, ""},
+	{"a bag of many files", "manifest-md5.txt", times(2_500_000, func(w io.Writer, i int) error {
+		_, err := fmt.Fprintf(w, "%032x  data/%d\n", i, i)
+		return err
+	}), []string{"manifest --verify BAG"}, "more than 16777216 octets"},
+	{"a bag of as many files as are read", "manifest-md5.txt", times(390_000, func(w io.Writer, i int) error {
+		_, err := fmt.Fprintf(w, "%032x  data/%d\n", i, i)
+		return err
+	}), []string{"manifest --verify BAG"}, ""},
 	{"long lines of pages", "pages.jsonl", inOrder(`{"format":"json-pages-1.0","id":"pages","title":"x"}`+"\n", repeated(`{"url":"http://e.org/","ts":"2026-01-01T00:00:00Z","text":"`+strings.Repeat("x", 15<<20)+"\"}\n", 6)), []string{"pack --pages FILE --out DIR/x.wacz PLAIN"}, ""},
 }
 

@@ -87,10 +87,27 @@ them, looks into them, indexes, repairs, converts and packs them.`,
 	}
 	root.SetFlagErrorFunc(flagError)
 	addGroup(root, "Recording:", newRecordCommand(), newRunCommand(), newCACommand())
-	addGroup(root, "Working with the files:", newCheckCommand(), newLsCommand(), newShowCommand(), newCatCommand(), newGrepCommand(),
+	addGroup(root, groupOfFiles, newCheckCommand(), newLsCommand(), newShowCommand(), newCatCommand(), newGrepCommand(),
 		newIndexCommand(), newRepairCommand(), newConvertCommand(), newPackCommand(), newManifestCommand())
+	for _, cmd := range root.Commands() {
+		if cmd.GroupID == groupOfFiles {
+			cmd.PreRun = func(*cobra.Command, []string) { collectSooner() }
+		}
+	}
 	checkArguments(root)
 	return root
+}
+
+// groupOfFiles is the title of the commands that work with files. They keep little in
+// memory, whatever is in the files.
+const groupOfFiles = "Working with the files:"
+
+// collectSooner makes the garbage collector run before there is much garbage, where the
+// user has not said otherwise: the peak is then near what is in use.
+func collectSooner() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(100 << 20)
+	}
 }
 
 // The commands are listed in the order in which they are added.

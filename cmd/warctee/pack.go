@@ -209,7 +209,7 @@ func (c *packCommand) runVerify(ctx context.Context, args []string) error {
 			return err
 		}
 		octets += report.Octets
-		faults += len(report.Faults)
+		faults += len(report.Faults) + report.Further
 	}
 	progress.done()
 	fmt.Fprintf(c.stderr, "warctee: %s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
@@ -243,18 +243,22 @@ type verifiedPackage struct {
 	Software string       `json:"software,omitempty"`
 	Notes    []string     `json:"notes,omitempty"`
 	Faults   []wacz.Fault `json:"faults,omitempty"`
+	Further  int          `json:"faults_not_shown,omitempty"`
 }
 
 func (c *packCommand) tellVerified(path string, r wacz.Report) error {
 	if c.json {
 		e := json.NewEncoder(c.stdout)
 		e.SetEscapeHTML(false)
-		return e.Encode(verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults})
+		return e.Encode(verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults, r.Further})
 	}
 	for _, f := range r.Faults {
 		if _, err := fmt.Fprintf(c.stdout, "%s: %s\n", harmless(path), harmless(f.String())); err != nil {
 			return err
 		}
+	}
+	if r.Further > 0 {
+		fmt.Fprintf(c.stderr, "warctee: %s: %s not shown\n", harmless(path), english.Plural(r.Further, "further fault is", "further faults are"))
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(c.stderr, "warctee: %s: %s\n", harmless(path), harmless(note))

@@ -22,7 +22,8 @@ type file struct {
 	path     string
 	in       *container.File
 	size     int64
-	findings []Finding
+	findings chan<- Finding
+	told     bool // something was found
 
 	compressed bool     // as the first bytes say
 	patterns   [][]byte // that a record can start with
@@ -65,7 +66,7 @@ func (f *file) check(ctx context.Context) error {
 	if err := f.walk(ctx); err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
-	if summary.Records == 0 && len(f.findings) == 0 {
+	if summary.Records == 0 && !f.told {
 		f.add(&Record{}, RuleEmpty, "the file has no records")
 	}
 	f.options.Progress(f.size - f.reach)

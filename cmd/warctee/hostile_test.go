@@ -331,7 +331,7 @@ var hostileFiles = []hostileFile{
 		_, err := fmt.Fprintf(w, "%032x  data/%d\n", i, i)
 		return err
 	}), []string{"manifest --verify BAG"}, "more than 16777216 octets"},
-	{"a bag of as many files as are read", "manifest-md5.txt", times(390_000, func(w io.Writer, i int) error {
+	{"a bag of as many files as are read", "manifest-md5.txt", times(360_000, func(w io.Writer, i int) error {
 		_, err := fmt.Fprintf(w, "%032x  data/%d\n", i, i)
 		return err
 	}), []string{"manifest --verify BAG"}, ""},

@@ -20,7 +20,8 @@ type Record struct {
 	Result, Checksum, Location, FileOffset, Filename string
 
 	Line   string // all of this as it is in the file, without the line end
-	Length int64  // octets of the block, as the line tells
+	Length int64  // octets of the block, as the line tells; 0 when it does not
+	Damage error  // what is wrong with the line, of which the rest is understood; nil: nothing
 	Offset int64  // bytes of the input before the record or the gzip member in which it starts
 }
 
@@ -73,10 +74,18 @@ func parseLine(line string) (Record, error) {
 	}
 	n, err := strconv.ParseUint(length, 10, 63) // takes no sign
 	if err != nil {
-		return r, fmt.Errorf("the length %.40q is not a length", length)
+		r.Damage = fmt.Errorf("the length %.40q is not a length", length)
 	}
-	r.Length = int64(n)
+	if err == nil { // else n is the greatest number
+		r.Length = int64(n)
+	}
 	return r, nil
+}
+
+// damagedFiledesc is the first record of a file, of which the line was not understood.
+func damagedFiledesc(line string, err error) Record {
+	url, _, _ := strings.Cut(line, " ")
+	return Record{URL: url, Line: line, Damage: err}
 }
 
 // findDate returns the index of the date: the last field of so many digits that

@@ -15,6 +15,7 @@ const (
 
 	// maxExcess is how far behind the end of a block, as its length tells it, the
 	// next record is looked for where gzip does not tell the end.
+	// Of a block that is too long the next record is looked for as far before its end.
 	maxExcess = 4 << 10
 )
 
@@ -35,9 +36,10 @@ func (e *Error) Unwrap() error { return e.Err }
 //
 // The input is plain or gzip, as its first two bytes say; each record may be a
 // gzip member of its own, or not. Line ends missing or too many between records
-// are forgiven. So is a length that is wrong, where it can be told: by the end
-// of a gzip member or of the file, or because the next record starts a little
-// later. The block is then what is there, and Excess tells of it.
+// are forgiven. So is a length that is wrong or missing, where the end of the block
+// shows otherwise: by the end of a gzip member or of the file, or because the next
+// record starts a little later or earlier. The block is then what is there, and Excess
+// says how much that is. A file may start with any line that starts with filedesc:.
 type Reader struct {
 	count  countingReader
 	raw    *bufio.Reader // over count
@@ -45,9 +47,11 @@ type Reader struct {
 	in     *bufio.Reader // what is parsed: over gz, or raw itself
 	member int64         // offset of the gzip member that in is in
 	fresh  bool          // nothing of that member was read
+	first  bool          // no record was read
 	rec    Record
 	owns   bool  // the record started with its gzip member
 	left   int64 // octets of the block that were not read
+	looked bool  // at the end of the block, see look
 	excess int64
 	state  state
 	err    error // sticky
@@ -63,7 +67,7 @@ const (
 
 // NewReader returns a Reader of r, which needs no buffering.
 func NewReader(r io.Reader) *Reader {
-	z := &Reader{count: countingReader{r: r}}
+	z := &Reader{count: countingReader{r: r}, first: true}
 	z.raw = bufio.NewReaderSize(&z.count, maxLine+maxExcess)
 	return z
 }
@@ -122,13 +126,22 @@ func (r *Reader) next() error {
 	if err != nil && err != io.EOF {
 		return r.inputError(err)
 	}
-	offset := r.rec.Offset
-	r.rec, err = parseLine(strings.TrimRight(string(line), "\r\n"))
-	r.rec.Offset = offset
+	offset, first, text := r.rec.Offset, r.first, strings.TrimRight(string(line), "\r\n")
+	r.rec, err = parseLine(text)
+	if err != nil && first && strings.HasPrefix(text, "filedesc:") {
+		r.rec, err = damagedFiledesc(text, err), nil
+	}
+	r.rec.Offset, r.first = offset, false
 	if err != nil {
 		return r.broken(fmt.Errorf("it starts with %.80q, which is not the line of an ARC record: %w", line, err))
 	}
-	r.left, r.excess, r.state = r.rec.Length, 0, inBlock
+	r.left, r.looked, r.excess, r.state = r.rec.Length, false, 0, inBlock
+	if first && r.rec.Filedesc() && r.left > maxExcess { // it has a few lines
+		b, _ := r.in.Peek(maxExcess + maxLine)
+		if n := nextRecord(b); n >= 0 {
+			r.correct(n)
+		}
+	}
 	return nil
 }
 
@@ -208,8 +221,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 			return 0, nil
 		case r.state == beyond:
 			return r.readBeyond(p)
+		case r.left > 0 && r.left <= maxExcess && !r.looked:
+			r.look()
 		case r.left > 0:
-			n, err := r.in.Read(p[:min(int64(len(p)), r.left)])
+			most := r.left
+			if !r.looked {
+				most -= maxExcess
+			}
+			n, err := r.in.Read(p[:min(int64(len(p)), most)])
 			r.left -= int64(n)
 			if n == 0 && err != nil { // with n > 0 it comes again
 				r.err = r.blockError(err)
@@ -244,7 +263,7 @@ func (r *Reader) blockError(err error) error {
 			}
 		}
 	}
-	r.excess, r.left, r.state = -r.left, 0, between
+	r.excess, r.left, r.state = r.excess-r.left, 0, between
 	return nil
 }
 
@@ -269,12 +288,58 @@ func (r *Reader) endBlock() error {
 		return nil
 	case err == io.EOF && len(b) <= maxExcess:
 		n = len(bytes.TrimSuffix(b, []byte("\n")))
+	case r.rec.Damage != nil:
+		return r.broken(fmt.Errorf("%w, and no record follows in the %d octets of its block that were looked at", r.rec.Damage, maxExcess))
 	default:
 		return r.broken(fmt.Errorf("its length of %d is wrong: no record follows the block, nor the %d octets behind it", r.rec.Length, maxExcess))
 	}
 	r.left = int64(n)
 	r.excess += int64(n)
 	return nil
+}
+
+// look is called where as much of the block is left as can be looked at together with
+// what follows it. Where nothing follows that may follow a block, and the next record
+// starts within it, its length is too large, and is corrected.
+func (r *Reader) look() {
+	r.looked = true
+	left := int(r.left)
+	b, err := r.in.Peek(left + maxLine)
+	if err != nil && err != io.EOF {
+		return // Read meets it
+	}
+	if len(b) < left && r.gz != nil {
+		return // the block may go on in the next member
+	}
+	if len(b) >= left {
+		rest := bytes.TrimLeft(b[left:], "\r\n")
+		if len(rest) == 0 || startsRecord(rest) && !divides(b, left) {
+			return
+		}
+	}
+	if r.left == r.rec.Length && startsRecord(b) {
+		r.correct(0)
+	} else if n := nextRecord(b); n >= 0 && n < left {
+		r.correct(n)
+	}
+}
+
+// correct sets how much is left of a block that is too long.
+func (r *Reader) correct(left int) {
+	r.excess -= r.left - int64(left)
+	r.left, r.looked = int64(left), true
+}
+
+// divides reports whether the line of a record is divided at i, of which the rest
+// could be taken for such a line too: that of ttp://example.org/.
+func divides(b []byte, i int) bool {
+	start := bytes.LastIndexByte(b[:i], '\n') + 1
+	return start < i && isUsual(b[start:]) && !isUsual(b[i:]) && startsRecord(b[start:])
+}
+
+// isUsual reports whether b starts with one of the schemes that crawlers capture.
+func isUsual(b []byte) bool {
+	return bytes.HasPrefix(b, []byte("http:")) || bytes.HasPrefix(b, []byte("https:")) || bytes.HasPrefix(b, []byte("ftp:")) || bytes.HasPrefix(b, []byte("dns:"))
 }
 
 // nextRecord returns where the line end is before the first record in b, which

@@ -149,13 +149,20 @@ func TestLines(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"", " ", "http://a/", "http://a/ 192.0.2.1 20010203040506 text/html -1", "http://a/ 192.0.2.1 20010203040506 text/html abc",
-		"http://a/ 192.0.2.1 20010203040506 text/html +5", "http://a/ 192.0.2.1 20010203040506 text/html 99999999999999999999",
+		"", " ", "http://a/",
 		"http://a/ 192.0.2.1 2001 text/html 5", "a 192.0.2.1 20010203040506 text/html 5", "1a: 192.0.2.1 20010203040506 text/html 5",
-		"192.0.2.1 20010203040506 text/html 5", "HTTP/1.1 200 OK", "<p>see http://a/ for 20010203040506 things", "http://a/ b 192.0.2.1 2001020304050 5 x",
+		"192.0.2.1 20010203040506 text/html 5", "HTTP/1.1 200 OK", "<p>see http://a/ for 20010203040506 things",
 	} {
 		if got, err := parseLine(in); err == nil {
 			t.Errorf("%q is read as %+v", in, got)
+		}
+	}
+	for _, in := range []string{
+		"http://a/ 192.0.2.1 20010203040506 text/html -1", "http://a/ 192.0.2.1 20010203040506 text/html abc", "http://a/ 192.0.2.1 20010203040506 text/html",
+		"http://a/ 192.0.2.1 20010203040506 text/html +5", "http://a/ 192.0.2.1 20010203040506 text/html 99999999999999999999", "http://a/ b 192.0.2.1 2001020304050 5 x",
+	} {
+		if got, err := parseLine(in); err != nil || got.Damage == nil || got.Length != 0 || got.IP != "192.0.2.1" {
+			t.Errorf("%q, which has no length, is read as %+v, %v", in, got, err)
 		}
 	}
 }
@@ -226,6 +233,62 @@ func TestWrongLengths(t *testing.T) {
 	}
 }
 
+// TestOverrun: a length that is too large by so much that the block would end within
+// the line of the next record, or behind it.
+func TestOverrun(t *testing.T) {
+	d, b, c := filedesc()+"\n", line("http://b.example/", usual, "b")+"\n", line("http://c.example/", usual, "c")+"\n"
+	wrong := func(block string, by int) string {
+		return fmt.Sprintf("http://a.example/ %s %d\n%s\n", usual, len(block)+by, block)
+	}
+	for _, block := range []string{"", response, strings.Repeat("x", 3*maxExcess) + "\n\n", "x", "\n"} {
+		for by := 2; by < len(b)+len(c); by++ {
+			if by == len(b) || by == len(b)+1 || by == len(b)+2 {
+				continue // it ends before the line of c, or before the line end before it: then it holds b
+			}
+			for kind, in := range map[string][]byte{"plain": []byte(d + wrong(block, by) + b + c), "gzip as a whole": members(d + wrong(block, by) + b + c)} {
+				all, err := readAll(bytes.NewReader(in))
+				if err != nil || len(all) != 4 || strings.TrimRight(all[1].block, "\n") != strings.TrimRight(block, "\n") || all[1].excess != int64(len(all[1].block)-len(block)-by) || all[2].block != "b" || all[3].block != "c" {
+					t.Fatalf("%s: a block of %d octets whose length is %d more: %+v, %v", kind, len(block), by, all, err)
+				}
+			}
+		}
+	}
+	inner := string(d + b + c) // an ARC file in an ARC file
+	all, err := readAll(strings.NewReader(d + line("http://a.example/a.arc", usual, inner) + "\n" + b))
+	if err != nil || len(all) != 3 || all[1].block != inner {
+		t.Errorf("an ARC file in an ARC file: %+v, %v", all, err)
+	}
+}
+
+// TestDamagedFiledesc: a file is read whatever the line says that describes it.
+func TestDamagedFiledesc(t *testing.T) {
+	b := line("http://b.example/", usual, "b") + "\n"
+	for _, first := range []string{
+		"filedesc://a.arc 127.0.0.1 20140301000000 text/plain -1", "filedesc://a.arc 127.0.0.1 20140301000000 text/plain", "filedesc://a.arc 2014 text/plain 76",
+		"filedesc:", "filedesc://a.arc", "filedesc://a.arc 127.0.0.1 20140301000000 text/plain 1000000",
+	} {
+		for kind, in := range map[string][]byte{"plain": []byte(first + "\n" + head + "\n" + b + b), "members": members(first+"\n"+head+"\n", b, b)} {
+			all, err := readAll(bytes.NewReader(in))
+			if err != nil || len(all) != 3 || !all[0].Filedesc() || strings.TrimRight(all[0].block, "\n") != strings.TrimRight(head, "\n") || all[0].Damage == nil && all[0].excess == 0 || all[1].block != "b" || all[2].block != "b" {
+				t.Errorf("%s, %q: %+v, %v", kind, first, all, err)
+			}
+		}
+	}
+}
+
+// checkBad checks what is read of a file with damaged lines: without a length, and one
+// with a wrong one.
+func checkBad(t *testing.T, all []read, err error) {
+	if err != nil || len(all) != 4 {
+		t.Fatalf("bad.arc: %d records, %v", len(all), err)
+	}
+	for i, want := range []read{{block: "1 0 Bad Capture\nURL IP-address Archive-date Content-type Archive-length\n"}, {}, {block: "\n"}, {}} {
+		if got := all[i]; strings.TrimRight(got.block, "\n") != strings.TrimRight(want.block, "\n") || (got.Damage == nil) != (i == 2) {
+			t.Errorf("bad.arc, record %d: %+v", i, got)
+		}
+	}
+}
+
 func TestDamaged(t *testing.T) {
 	d, a := filedesc()+"\n", line("http://a.example/", usual, response)
 	packed := members(d, a)
@@ -237,7 +300,7 @@ func TestDamaged(t *testing.T) {
 		want    string
 	}{
 		"no ARC":           {"WARC/1.0\r\n", 0, `offset 0: it starts with "WARC/1.0\r\n", which is not the line of an ARC record`},
-		"negative length":  {"filedesc://a.arc 127.0.0.1 20140301000000 text/plain -1\n", 0, `the length "-1" is not a length`},
+		"negative length":  {d + "http://b.example/ " + usual + " -1\n" + strings.Repeat("no record\n", 500), 1, `the length "-1" is not a length, and no record`},
 		"no end of a line": {strings.Repeat("x", maxLine+2*maxExcess), 0, "more than 65536 bytes"},
 		"cut member":       {string(packed[:len(packed)-1]), 1, "damaged: unexpected EOF"},
 		"cut comment":      {"\x1f\x8b\x08\x10\x00\x00\x00\x00\x00\x00", 0, "damaged: unexpected EOF"},
@@ -289,7 +352,7 @@ func TestSamples(t *testing.T) {
 		"example.arc":              "http://example.com/",
 		"example.arc.gz":           "http://example.com/",
 		"example-space-in-url.arc": "http://example.com/index.cfm?FuseAction=Email&EmailTitle=Examples From The Live Web&IsPopUp=False",
-		"bad.arc":                  "",
+		"bad.arc":                  "http://example.com/",
 	} {
 		in, err := os.Open(filepath.Join(dir, "warcio", name))
 		if err != nil {
@@ -298,10 +361,8 @@ func TestSamples(t *testing.T) {
 		}
 		all, err := readAll(in)
 		in.Close()
-		if want == "" {
-			if err == nil {
-				t.Errorf("%s is read", name)
-			}
+		if name == "bad.arc" {
+			checkBad(t, all, err)
 			continue
 		}
 		if err != nil || len(all) != 2 {

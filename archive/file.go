@@ -6,11 +6,10 @@
 package archive
 
 import (
-	"fmt"
 	"io"
-	"os"
 	"sync"
 
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -19,45 +18,22 @@ type File struct {
 	Path string // as given to Open
 	Size int64  // in bytes, when it was opened
 
-	f          Input
+	f          *container.File
 	dictionary func() *warc.Dictionary // of a zstd file; nil: none, or it cannot be read, which its records tell
 }
 
-// An Input is what a File reads from. It is safe for concurrent use.
-type Input interface {
-	io.ReaderAt
-	io.Closer
-}
-
-// Open opens a WARC file. That it is one shows when it is read.
+// Open opens a WARC file, which may be one in a package; see [container.Open]. That it
+// is one shows when it is read.
 func Open(path string) (*File, error) {
-	// To open a named pipe would wait for its writer.
-	info, err := os.Stat(path)
+	f, err := container.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: no regular file, which it has to be", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if info, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return New(path, f, info.Size()), nil
-}
-
-// New returns a File of size octets that are read from in. Messages name it as
-// path; Close closes in.
-func New(path string, in Input, size int64) *File {
 	dictionary := sync.OnceValue(func() *warc.Dictionary {
-		d, _ := warc.ReadDictionary(io.NewSectionReader(in, 0, size))
+		d, _ := warc.ReadDictionary(io.NewSectionReader(f, 0, f.Size))
 		return d
 	})
-	return &File{Path: path, Size: size, f: in, dictionary: dictionary}
+	return &File{Path: path, Size: f.Size, f: f, dictionary: dictionary}, nil
 }
 
 // Close closes the file.

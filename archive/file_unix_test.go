@@ -15,7 +15,7 @@ func TestOpenPipe(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": no regular file") {
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": not a regular file") {
 		t.Error(err)
 	}
 }

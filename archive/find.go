@@ -65,14 +65,15 @@ func (r *placeReader) Read(b []byte) (int, error) {
 var errStop = errors.New("stop")
 
 // Scan calls visit for each record of a file, with a reader of its block, which
-// need not be read. Where the file is damaged it goes on behind the damage, with
-// another reader; visit need not tell of damage in a block. The error is that of
-// visit or of reading, which end it, or else tells of all damage, a line for each:
-// the name of the file, a [warc.Error], and where it goes on.
+// need not be read. Where the file is damaged it goes on after the damage, with
+// another reader; visit need not report damage in a block. A [warc.Error] of visit,
+// as [Place.TooLarge] makes it, is damage of that record alone. Another error of visit
+// or of reading ends the scan. Otherwise the error reports all damage, a line for
+// each: the name of the file, a [warc.Error], and where it goes on.
 func Scan(f *File, visit func(p *Place, z *warc.Reader) error) error {
 	d := damage{Resumption: Resumption{File: f}}
 	for offset, more := int64(0), true; more; {
-		broken, err := scanFrom(f, offset, visit)
+		broken, err := scanFrom(f, offset, d.judge(visit))
 		if err != nil {
 			return err
 		}
@@ -311,8 +312,12 @@ func sameDigest(a, b string) bool {
 	return errA == nil && errB == nil && da.Equal(db)
 }
 
+// maxRelated bounds the headers of the records that Related returns, in octets.
+const maxRelated = 8 << 20
+
 // Related returns the records that a record names in WARC-Concurrent-To or
-// WARC-Refers-To, and those that name it in WARC-Concurrent-To, at most 100.
+// WARC-Refers-To, and those that name it in WARC-Concurrent-To, at most 100, and fewer
+// where their headers have more than 8 MiB.
 func Related(files []*File, p *Place) ([]*Place, error) {
 	named := make(map[string]bool)
 	for _, name := range []string{"WARC-Concurrent-To", "WARC-Refers-To"} {
@@ -321,8 +326,9 @@ func Related(files []*File, p *Place) ([]*Place, error) {
 		}
 	}
 	var found []*Place
+	octets := 0
 	err := scanAll(files, func(q *Place) error {
-		if len(found) == 100 {
+		if len(found) == 100 || octets > maxRelated {
 			return errStop
 		}
 		rec := q.Record
@@ -331,6 +337,9 @@ func Related(files []*File, p *Place) ([]*Place, error) {
 		}
 		if named[rec.ID()] || anyOf(rec.Header.Values("WARC-Concurrent-To"), func(id string) bool { return id == p.Record.ID() }) {
 			found = append(found, q)
+			for _, field := range rec.Header {
+				octets += len(field.Name) + len(field.Value)
+			}
 		}
 		return nil
 	})

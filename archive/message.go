@@ -143,6 +143,17 @@ func NoMessage(err error) bool {
 	return errors.As(err, &bad)
 }
 
+// TooLarge reports whether an error of ReadMessage is about the head of a message
+// that is beyond [http1.Recorded], and returns it as one about the record at p, nil
+// when it is not.
+func (p *Place) TooLarge(err error) error {
+	var bad *http1.Error
+	if !errors.As(err, &bad) || !bad.TooLarge() {
+		return nil
+	}
+	return &warc.Error{Offset: p.Offset, Rule: warc.RuleMessage, Err: fmt.Errorf("its HTTP message was not read: %w", bad)}
+}
+
 // holdsHTTP reports whether the block of a record is an HTTP message: it says so
 // (WARC 1.1 §6.3, §6.5, §6.7), or says nothing and is of http.
 func holdsHTTP(rec *warc.Record) bool {
@@ -175,7 +186,7 @@ func readHead(raw *bufio.Reader) ([]byte, error) {
 		case err == nil && http1.HeadLen(head, scanned) > 0:
 			return head, nil
 		case len(head) > http1.Recorded.Head():
-			return nil, &http1.Error{Status: 502, Reason: fmt.Sprintf("the head has more than %d bytes", http1.Recorded.Head())}
+			return nil, &http1.Error{Status: 431, Reason: fmt.Sprintf("the head has more than %d bytes", http1.Recorded.Head())}
 		case err == io.EOF:
 			return nil, &http1.Error{Status: 502, Reason: "the head has no end"}
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):

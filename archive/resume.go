@@ -77,18 +77,38 @@ type damage struct {
 	errs []error
 }
 
+// judge returns visit, with what is wrong with a record alone noted as damage.
+func (d *damage) judge(visit func(p *Place, z *warc.Reader) error) func(p *Place, z *warc.Reader) error {
+	return func(p *Place, z *warc.Reader) error {
+		err := visit(p, z)
+		broken, ok := err.(*warc.Error)
+		if !ok {
+			return err
+		}
+		d.note(fmt.Errorf("%s: %w", d.File.Path, broken))
+		return nil
+	}
+}
+
+// note notes damage, unless there is too much of it.
+func (d *damage) note(err error) {
+	switch {
+	case len(d.errs) > maxDamage:
+	case len(d.errs) == maxDamage:
+		d.errs = append(d.errs, fmt.Errorf("%s: further damage is not reported", d.File.Path))
+	default:
+		d.errs = append(d.errs, err)
+	}
+}
+
 // pass notes damage, whose offset is that in the file, and returns where the
 // records go on behind it.
 func (d *damage) pass(broken *warc.Error) (next int64, more bool) {
 	next, more = d.Next(broken.Offset)
-	switch {
-	case len(d.errs) > maxDamage:
-	case len(d.errs) == maxDamage:
-		d.errs = append(d.errs, fmt.Errorf("%s: more of this is not told", d.File.Path))
-	case more:
-		d.errs = append(d.errs, fmt.Errorf("%s: %w: left out up to offset %d", d.File.Path, broken, next))
-	default:
-		d.errs = append(d.errs, fmt.Errorf("%s: %w: left out from there on", d.File.Path, broken))
+	if more {
+		d.note(fmt.Errorf("%s: %w: left out up to offset %d", d.File.Path, broken, next))
+	} else {
+		d.note(fmt.Errorf("%s: %w: left out from there on", d.File.Path, broken))
 	}
 	return next, more
 }

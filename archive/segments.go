@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/warctee/warctee/warc"
@@ -22,6 +23,9 @@ const maxContinuations = 1 << 20
 // that is looked for stands behind them in its gzip member or zstd frame: a member
 // that holds very many records must not take very many times its own length.
 const maxSkipped = 16 << 30
+
+// maxSegments bounds the segments of one record.
+const maxSegments = 100_000
 
 // ErrIncomplete is wrapped by errors about a record whose segments cannot be
 // joined: some are missing, or there too often, or in contradiction to each other.
@@ -56,6 +60,8 @@ type place struct {
 	file   uint32 // index
 	offset int64
 }
+
+func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // IsFirst reports whether a record is the first segment of a record in several
 // segments (WARC 1.1 §7).
@@ -150,7 +156,7 @@ func (s *Segments) collect(found []Segment, p place, n int, id string) ([]Segmen
 			return found, err
 		}
 		number, _ := segmentNumber(rec)
-		seg := Segment{File: f, Offset: p.offset, Number: number, Length: rec.Length, Total: -1, Truncated: rec.Header.Get("WARC-Truncated")}
+		seg := Segment{File: f, Offset: p.offset, Number: number, Length: rec.Length, Total: -1, Truncated: strings.Clone(cut(rec.Header.Get("WARC-Truncated"), 80))}
 		if text := rec.Header.Get("WARC-Segment-Total-Length"); text != "" {
 			total, err := strconv.ParseUint(text, 10, 63)
 			if err != nil {
@@ -158,7 +164,9 @@ func (s *Segments) collect(found []Segment, p place, n int, id string) ([]Segmen
 			}
 			seg.Total = int64(total)
 		}
-		found = append(found, seg)
+		if found = append(found, seg); len(found) == maxSegments {
+			return nil, fmt.Errorf("%w: %s has more than %d segments", ErrIncomplete, cut(id, 200), maxSegments)
+		}
 	}
 	return found, nil
 }

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/warctee/warctee/arc"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
 // isARC reports whether the file is an ARC file.
 func (s *scanner) isARC() bool {
-	rec, err := s.arcReader().Next()
-	return err == nil && rec.Filedesc()
+	form, err := container.FormOf(s.file, s.file.Size)
+	return err == nil && form == container.ARC
 }
 
 func (s *scanner) arcReader() *arc.Reader {
@@ -37,9 +38,6 @@ func (s *scanner) scanARC(ctx context.Context) error {
 		var broken *arc.Error
 		switch {
 		case err == io.EOF:
-			if last != nil && last.end > r.InputOffset() {
-				s.tell(fmt.Errorf("%s: record at offset %d: the file ends %d octets before it should: indexed as it is", s.file.Path, last.offset, last.end-r.InputOffset()))
-			}
 			return s.whole(last, r.InputOffset())
 		case errors.As(err, &broken):
 			s.tell(fmt.Errorf("%s: %w: not indexed from there on", s.file.Path, broken))
@@ -58,19 +56,33 @@ func (s *scanner) scanARC(ctx context.Context) error {
 		if err := s.whole(last, rec.Offset); err != nil {
 			return err
 		}
-		end := int64(0)
-		if plain {
-			end = r.InputOffset() + rec.Length
-		}
-		if last = nil; !rec.Filedesc() {
-			last = s.readARC(rec, r)
-			last.end = end
+		if last = s.readARC(rec, r); last != nil && plain {
+			last.end = r.InputOffset()
 		}
 	}
 }
 
-// readARC looks at a record of an ARC file as if it were one of a WARC file.
-func (s *scanner) readARC(rec *arc.Record, block io.Reader) *held {
+// readLength reads the rest of a block, and reports a length that is wrong.
+func (s *scanner) readLength(rec *arc.Record, r *arc.Reader) {
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return // it comes again at Next
+	}
+	excess := r.Excess()
+	switch place := fmt.Sprintf("%s: record at offset %d", s.file.Path, rec.Offset); {
+	case rec.Damage != nil:
+		s.tell(fmt.Errorf("%s: %w: its block of %d octets ends where the next record starts: indexed so", place, rec.Damage, rec.Length+excess))
+	case excess != 0:
+		s.tell(fmt.Errorf("%s: its line says that the block has %d octets, but it has %d: indexed so", place, rec.Length, rec.Length+excess))
+	}
+}
+
+// readARC looks at a record of an ARC file as if it were one of a WARC file, and reads
+// it to its end. It returns nil for one that has no line.
+func (s *scanner) readARC(rec *arc.Record, block *arc.Reader) *held {
+	defer s.readLength(rec, block)
+	if rec.Filedesc() {
+		return nil
+	}
 	date, err := rec.Time()
 	if err != nil {
 		return &held{offset: rec.Offset, err: fmt.Errorf("%s: record at offset %d: %w", s.file.Path, rec.Offset, err)}
@@ -78,6 +90,10 @@ func (s *scanner) readARC(rec *arc.Record, block io.Reader) *held {
 	content := rec.Type
 	if scheme := lower(rec.URL); strings.HasPrefix(scheme, "http:") || strings.HasPrefix(scheme, "https:") {
 		content = "application/http; msgtype=response"
+	}
+	length := rec.Length
+	if rec.Damage != nil {
+		length = 1 // it is not known, and may be more than nothing
 	}
 	h := s.read(&warc.Record{
 		Version: warc.V1_1,
@@ -87,7 +103,7 @@ func (s *scanner) readARC(rec *arc.Record, block io.Reader) *held {
 			{Name: "WARC-Date", Value: warc.FormatDate(date, warc.V1_1)},
 			{Name: "Content-Type", Value: content},
 		},
-		Length: rec.Length,
+		Length: length,
 	}, rec.Offset, block)
 	if h.entry != nil && h.entry.MIME == "unk" && rec.Type != "no-type" && rec.Type != "" {
 		h.entry.MIME = mediaType(rec.Type)

@@ -76,3 +76,39 @@ func TestIndexARC(t *testing.T) {
 		}
 	}
 }
+
+// TestARCLengths: captures whose length is wrong have their line, and it is reported.
+func TestARCLengths(t *testing.T) {
+	head := "filedesc://x.arc 0.0.0.0 20260101000000 text/plain 5\n1 0 x\n"
+	capture := func(path, length string) string {
+		return "http://example.com/" + path + " 192.0.2.1 20260102030405 text/html " + length + "\nHTTP/1.1 200 OK\r\n\r\nx\n"
+	}
+	for name, c := range map[string]struct{ in, damage string }{
+		"into the next line":   {head + capture("a", "30") + capture("b", "20") + capture("c", "20"), "record at offset 59: its line says that the block has 30 octets, but it has 20: indexed so"},
+		"over the next record": {head + capture("a", "110") + capture("b", "20") + capture("c", "20"), "record at offset 59: its line says that the block has 110 octets, but it has 20: indexed so"},
+		"too short":            {head + capture("a", "18") + capture("b", "20") + capture("c", "20"), "record at offset 59: its line says that the block has 18 octets, but it has 20: indexed so"},
+		"no length":            {head + capture("a", "-1") + capture("b", "20") + capture("c", "20"), `record at offset 59: the length "-1" is not a length: its block of 20 octets ends where the next record starts: indexed so`},
+		"filedesc":             {strings.Replace(head, " 5\n", " -1\n", 1) + capture("a", "20") + capture("b", "20") + capture("c", "20"), `record at offset 0: the length "-1" is not a length: its block of 5 octets ends where the next record starts: indexed so`},
+	} {
+		path := filepath.Join(t.TempDir(), "x.arc")
+		if err := os.WriteFile(path, []byte(c.in), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		summary, err := Index(t.Context(), &out, []string{path}, Options{})
+		if err != nil || summary.Entries != 3 || len(summary.Damaged) != 1 || !strings.HasSuffix(summary.Damaged[0].Error(), c.damage) {
+			t.Errorf("%s: %d lines, %v, %v", name, summary.Entries, summary.Damaged, err)
+		}
+		for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+			if !strings.Contains(line, `"status": "200"`) || !strings.Contains(line, `"mime": "unk"`) && !strings.Contains(line, `"mime": "text/html"`) {
+				t.Errorf("%s: %s", name, line)
+			}
+			var length int
+			if _, rest, ok := strings.Cut(line, `"length": "`); !ok {
+				t.Errorf("%s: no length: %s", name, line)
+			} else if fmt.Sscanf(rest, "%d", &length); length < 79 || length > 80 {
+				t.Errorf("%s: the length is %d: %s", name, length, line)
+			}
+		}
+	}
+}

@@ -52,8 +52,8 @@ func NewEntry(rec *warc.Record, response *http1.Response, request *Request) (Ent
 	}
 	e := Entry{
 		Timestamp: date.UTC().Format("20060102150405"),
-		URL:       rec.TargetURI(),
-		Digest:    rec.Header.Get("WARC-Payload-Digest"),
+		URL:       strings.Clone(rec.TargetURI()),
+		Digest:    strings.Clone(rec.Header.Get("WARC-Payload-Digest")),
 	}
 	if e.URL == "" {
 		return Entry{}, fmt.Errorf("a %s record without WARC-Target-URI", rec.Type())
@@ -95,13 +95,17 @@ func (e *Entry) setRequest(request *Request) {
 	e.Method, e.RequestBody = strings.ToUpper(request.Method), query
 }
 
+// maxField bounds what is kept of a field of a message, in octets: a line of the
+// index has no room for more.
+const maxField = MaxLine
+
 // mediaType cuts the parameters off, and leaves the spelling.
 func mediaType(value string) string {
 	value = strings.TrimLeft(value, " \t")
 	if end := strings.IndexAny(value, "; \t\r\n"); end >= 0 {
 		value = value[:end]
 	}
-	return value
+	return strings.Clone(value[:min(len(value), maxField)])
 }
 
 // AppendCDXJ appends the line of an index in CDXJ to dst, with its line feed.

@@ -37,9 +37,6 @@ type Options struct {
 	// Milliseconds writes times of 17 digits where WARC-Date has a fraction of a second.
 	// An index for others has 14.
 	Milliseconds bool
-
-	// Open opens a file; default: archive.Open.
-	Open func(path string) (*archive.File, error)
 }
 
 // A Summary tells what Index did.
@@ -70,9 +67,6 @@ func Index(ctx context.Context, w io.Writer, files []string, opts Options) (Summ
 	}
 	if opts.TempDir == "" {
 		opts.TempDir = os.TempDir()
-	}
-	if opts.Open == nil {
-		opts.Open = archive.Open
 	}
 	if _, err := os.Stat(opts.TempDir); err != nil {
 		return Summary{}, fmt.Errorf("folder for sorting: %w", err)
@@ -147,7 +141,7 @@ func (x *indexer) scanFile(ctx context.Context, i int, path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := x.opts.Open(path)
+	f, err := archive.Open(path)
 	if err != nil {
 		return err
 	}

@@ -139,10 +139,13 @@ func (s *scanner) tell(err error) {
 // describe it.
 func (s *scanner) read(rec *warc.Record, offset int64, block io.Reader) *held {
 	h := &held{
-		id:           rec.ID(),
-		target:       rec.TargetURI(),
+		id:           strings.Clone(rec.ID()), // the header can be much longer
+		target:       strings.Clone(rec.TargetURI()),
 		concurrentTo: rec.Header.Values("WARC-Concurrent-To"),
 		offset:       offset,
+	}
+	for i, id := range h.concurrentTo {
+		h.concurrentTo[i] = strings.Clone(id)
 	}
 	kind := rec.Type()
 	wanted := Indexed(rec) || s.opts.All && h.target != ""
@@ -155,6 +158,9 @@ func (s *scanner) read(rec *warc.Record, offset int64, block io.Reader) *held {
 	switch {
 	case errors.As(err, &noHTTP):
 		// It is indexed with what its record says.
+		if noHTTP.TooLarge() {
+			s.tell(fmt.Errorf("%s: record at offset %d: its HTTP message was not read: %w: indexed without it", s.file.Path, offset, noHTTP))
+		}
 	case err != nil:
 		return h // the block is damaged, which Next will tell
 	case m.Request != nil:
@@ -186,8 +192,9 @@ func (s *scanner) read(rec *warc.Record, offset int64, block io.Reader) *held {
 // requestOf takes from a request what the index needs. Only some have a body that
 // does.
 func requestOf(m *archive.Message) *Request {
-	r := &Request{Method: m.Request.Method}
-	r.ContentType, _ = m.Request.Get("Content-Type")
+	r := &Request{Method: strings.Clone(m.Request.Method[:min(len(m.Request.Method), maxField)])}
+	value, _ := m.Request.Get("Content-Type")
+	r.ContentType = strings.Clone(value[:min(len(value), maxField)])
 	if method := strings.ToUpper(r.Method); method == "POST" || method == "PUT" {
 		r.Body, _ = io.ReadAll(io.LimitReader(m.Payload(), MaxRequestBody)) // damage shows again at Next
 	}

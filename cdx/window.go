@@ -7,7 +7,8 @@ import "slices"
 // if it were not known.
 const (
 	windowRecords = 256
-	windowOctets  = 4 << 20 // of their strings and bodies
+	windowOctets  = 4 << 20 // of their strings and bodies, with heldOverhead for each
+	heldOverhead  = 512
 )
 
 // A held record waits: each until the next one starts, which shows that it is
@@ -21,6 +22,7 @@ type held struct {
 	err          error    // why it has no line though it should
 	offset       int64
 	end          int64 // when it is known before the next record starts
+	octets       int   // that it counts for in the window; set by add
 }
 
 // belongsTo reports whether two records tell so in WARC-Concurrent-To, whichever
@@ -30,16 +32,17 @@ func (h *held) belongsTo(other *held) bool {
 		(slices.Contains(h.concurrentTo, other.id) || slices.Contains(other.concurrentTo, h.id))
 }
 
-func (h *held) octets() int {
-	n := len(h.id) + len(h.target)
+// memory returns how many octets the record takes: all that a file can make long.
+func (h *held) memory() int {
+	n := heldOverhead + len(h.id) + len(h.target)
 	for _, id := range h.concurrentTo {
-		n += len(id)
+		n += 16 + len(id)
 	}
-	if h.entry != nil {
-		n += len(h.entry.Key) + len(h.entry.URL) + len(h.entry.RequestBody)
+	if e := h.entry; e != nil {
+		n += len(e.Key) + len(e.URL) + len(e.MIME) + len(e.Digest) + len(e.Method) + len(e.RequestBody)
 	}
-	if h.request != nil {
-		n += len(h.request.Body)
+	if r := h.request; r != nil {
+		n += len(r.Method) + len(r.ContentType) + cap(r.Body)
 	}
 	return n
 }
@@ -63,15 +66,16 @@ func (w *window) add(h *held) (done []*held) {
 			other.entry.setRequest(h.request)
 		}
 		w.held = slices.Delete(w.held, i, i+1)
-		w.octets -= other.octets()
+		w.octets -= other.octets
 		return []*held{other, h}
 	}
 	w.held = append(w.held, h)
-	w.octets += h.octets()
+	h.octets = h.memory()
+	w.octets += h.octets
 	for len(w.held) > windowRecords || w.octets > windowOctets {
 		done = append(done, w.held[0])
-		w.octets -= w.held[0].octets()
-		w.held = w.held[1:]
+		w.octets -= w.held[0].octets
+		w.held = slices.Delete(w.held, 0, 1)
 	}
 	return done
 }

@@ -34,6 +34,7 @@ type arcJob struct {
 	in       *arc.Reader
 	created  time.Time // of the file; zero: not known
 	warcinfo string    // its id; "": none was written
+	waiting  *source   // the description of the file, which has no date; nil: there is none
 }
 
 // ARC writes the records of an ARC file to out, as those of a WARC file. After an
@@ -56,6 +57,9 @@ func (j *arcJob) records() error {
 			return err
 		}
 		rec, err := j.in.Next()
+		if err == io.EOF && j.waiting != nil {
+			return errors.New("it holds the description of the file alone, without a date that can be read")
+		}
 		if err == io.EOF {
 			return nil
 		}
@@ -91,13 +95,19 @@ func (j *arcJob) record(rec *arc.Record) error {
 	if _, err := io.Copy(io.MultiWriter(s.block, sum), j.in); err != nil {
 		return err
 	}
-	if s.excess = j.in.Excess(); s.excess != 0 {
+	s.excess = j.in.Excess()
+	if rec.Damage != nil {
+		j.found(rec.Offset, fmt.Sprintf("%.200s: its line is damaged: %v; the block has %d octets, to where the next record starts", rec.URL, rec.Damage, s.block.size))
+	} else if s.excess != 0 {
 		j.found(rec.Offset, fmt.Sprintf("%.200s: the block has %d octets, and not %d as its line tells; all of them are kept", rec.URL, s.block.size, rec.Length))
 	}
 	s.digest = warc.SHA256.Format(sum.Sum(nil))
 	s.id = newID(j.From, strconv.FormatInt(j.done.Read, 10), rec.Line, s.digest)
 	var err error
 	if s.date, err = rec.Time(); err != nil {
+		if rec.Filedesc() && j.done.Read == 1 {
+			return j.wait(&s)
+		}
 		if s.date = j.created; s.date.IsZero() {
 			return fmt.Errorf("%w, and the file has no date that could stand for it", err)
 		}
@@ -108,12 +118,40 @@ func (j *arcJob) record(rec *arc.Record) error {
 	if rec.Filedesc() {
 		return j.filedesc(&s)
 	}
-	if j.warcinfo == "" {
-		if err := j.writeInfo(&s); err != nil {
-			return err
-		}
+	if err := j.describe(&s); err != nil {
+		return err
 	}
 	return j.capture(&s)
+}
+
+// wait keeps the description of the file until the first capture gives it a date.
+func (j *arcJob) wait(s *source) error {
+	if s.block.size > maxWaiting {
+		return fmt.Errorf("it describes the file in more than %d octets, and has no date that can be read", maxWaiting)
+	}
+	own, block := *s.Record, &spool{dir: s.block.dir}
+	if _, err := io.Copy(block, s.block.reader()); err != nil {
+		return err
+	}
+	s.Record, s.block, j.waiting = &own, block, s
+	return nil
+}
+
+// maxWaiting bounds a description that waits for a date, in octets. It is held in memory.
+const maxWaiting = 64 << 10
+
+// describe writes what describes the file before its first capture, unless it was
+// written.
+func (j *arcJob) describe(first *source) error {
+	switch s := j.waiting; {
+	case j.warcinfo != "":
+		return nil
+	case s != nil:
+		j.waiting, s.date = nil, first.date
+		j.found(s.Offset, fmt.Sprintf("%.200s: %.40q is no date; the record gets that of the first capture", s.URL, s.Date))
+		return j.filedesc(s)
+	}
+	return j.writeInfo(first)
 }
 
 // filedesc writes the record that describes the file: a warcinfo, and as it is.
@@ -202,7 +240,7 @@ func (j *arcJob) capture(s *source) error {
 	if err := j.add(h, s.block.reader(), s.block.size); err != nil {
 		return err
 	}
-	if uri == s.URL && known && v.told && s.exact && s.excess == 0 && s.Result == "" {
+	if uri == s.URL && known && v.told && s.exact && s.excess == 0 && s.Damage == nil && s.Result == "" {
 		return nil
 	}
 	return j.asItWas(s, s.id, strings.NewReader(s.Line+"\n"))

@@ -111,7 +111,7 @@ func readSamples(z *warc.Reader) (samples [][]byte) {
 		if err != nil {
 			return samples
 		}
-		sample := append([]byte(nil), rec.Raw...)
+		sample := append([]byte(nil), rec.Raw[:min(len(rec.Raw), trainStart)]...)
 		if room := trainStart - len(sample); room > 0 {
 			start, _ := io.ReadAll(io.LimitReader(z, int64(room)))
 			sample = append(sample, start...)

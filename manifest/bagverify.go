@@ -43,7 +43,7 @@ func verifyBag(ctx context.Context, dir string, opts Options) (Report, error) {
 		verification: &verification{ctx: ctx, root: root, opts: opts},
 		entries:      make(map[string]*Entry),
 		fetched:      make(map[string]bool),
-		budget:       maxList,
+		budget:       maxBag,
 	}
 	if err := b.readDeclaration(); err != nil {
 		return Report{}, fmt.Errorf("%s: no bag (RFC 8493), and no list of digests: %w", dir, err)
@@ -59,7 +59,7 @@ func verifyBag(ctx context.Context, dir string, opts Options) (Report, error) {
 		all = append(all, *e)
 	}
 	slices.SortFunc(all, func(x, y Entry) int { return cmp.Compare(x.Name, y.Name) })
-	err = b.compare(all)
+	err = b.compare(func(use func(batch []Entry) error) error { return use(all) })
 	b.explain(false)
 	report := b.report()
 	for i, f := range report.Faults {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 // Bounds on lists that are read.
 const (
 	maxLine = 64 << 10  // octets
-	maxList = 256 << 20 // octets of all the lists of a directory or bag
+	maxList = 256 << 20 // octets of a list
+	maxBag  = 16 << 20  // octets of all the lists of a bag, which are held in memory
+	maxBad  = 1000      // lines that cannot be understood; with more it is no list
 )
 
 // An Entry is a file that a list names.
@@ -84,7 +87,17 @@ func escapeName(name string) string { return nameEscaper.Replace(name) }
 // Faults are the lines that cannot be understood or used; the error is one of r.
 func ReadList(r io.Reader) (*List, []Fault, error) {
 	l := &List{}
-	size := int64(-1)
+	faults, err := l.scan(r, func(e Entry) error {
+		l.Entries = append(l.Entries, e)
+		return nil
+	})
+	return l, faults, err
+}
+
+// scan reads a list like ReadList, but gives its entries to a function. The error can
+// be that of entry too.
+func (l *List) scan(r io.Reader, entry func(e Entry) error) ([]Fault, error) {
+	size, failed := int64(-1), error(nil)
 	faults, err := readLines(r, func(line string) error {
 		switch {
 		case strings.HasPrefix(line, commentOctets):
@@ -104,12 +117,12 @@ func ReadList(r io.Reader) (*List, []Fault, error) {
 		}
 		e, err := parseLine(line)
 		e.Size, size = size, -1
-		if err == nil {
-			l.Entries = append(l.Entries, e)
+		if err == nil && failed == nil {
+			failed = entry(e)
 		}
 		return err
 	})
-	return l, faults, err
+	return faults, cmp.Or(failed, err)
 }
 
 func (l *List) addDirectory(escaped string) error {
@@ -140,7 +153,10 @@ func readLines(r io.Reader, use func(line string) error) ([]Fault, error) {
 			text = strings.TrimPrefix(text, "\ufeff")
 		}
 		if problem := use(text); problem != nil {
-			faults = append(faults, Fault{Kind: Malformed, Name: fmt.Sprintf("line %d", number), Detail: problem.Error()})
+			if len(faults) == maxBad {
+				return faults, fmt.Errorf("it is no list of files with digests: more than %d lines cannot be understood, such as line %d: %w", maxBad, number, problem)
+			}
+			faults = append(faults, Fault{Kind: Malformed, Name: fmt.Sprintf("line %d", number), Detail: cut(problem.Error())})
 		}
 		if err == io.EOF {
 			return faults, nil

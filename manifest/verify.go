@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -42,10 +44,12 @@ func (f Fault) String() string {
 
 // A Report is what Verify has found.
 type Report struct {
-	Files  int      // that are listed
-	Octets int64    // that were read
-	Faults []Fault  // in the order of names
-	Notes  []string // what is worth knowing and no fault
+	Files  int     // that are listed
+	Octets int64   // that were read
+	Faults []Fault // in the order of names; at most 10,000
+	// Further is how many faults there are besides, of those that were found last.
+	Further int
+	Notes   []string // what is worth knowing and no fault
 }
 
 // Verify compares files with the list at path, a file in the format of
@@ -64,11 +68,23 @@ func Verify(ctx context.Context, path string, opts Options) (Report, error) {
 		return Report{}, err
 	}
 	defer f.Close()
-	list, faults, err := ReadList(f)
+	// The list is read again for each look at its files: it can be long.
+	var list List
+	var names nameSet
+	n := 0
+	faults, err := list.scan(f, func(e Entry) error {
+		if n++; len(list.Directories) > 0 {
+			names.add(e.Name)
+		}
+		return ctx.Err()
+	})
+	if ctx.Err() != nil {
+		return Report{}, ctx.Err()
+	}
 	if err != nil {
 		return Report{}, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(list.Entries) == 0 {
+	if n == 0 {
 		return Report{}, fmt.Errorf("%s: no list of files with digests, as warctee manifest or sha256sum writes it", path)
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
@@ -77,10 +93,61 @@ func Verify(ctx context.Context, path string, opts Options) (Report, error) {
 	}
 	defer root.Close()
 	v := &verification{ctx: ctx, root: root, opts: opts, faults: faults}
-	v.expected(list.Directories, func(name string) bool { return name == filepath.Base(path) }, list.Entries)
-	err = v.compare(list.Entries)
+	names.sort()
+	v.expected(list.Directories, func(name string) bool { return name == filepath.Base(path) || names.has(name) })
+	err = v.compare(func(use func(batch []Entry) error) error {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		return inBatches(f, use)
+	})
 	v.explain(list.WithWorking)
 	return v.report(), err
+}
+
+// batchSize is how many files are looked at together.
+const batchSize = 1024
+
+// inBatches calls use for the files of a list, of so many at a time.
+func inBatches(list io.Reader, use func(batch []Entry) error) error {
+	batch := make([]Entry, 0, batchSize)
+	_, err := new(List).scan(list, func(e Entry) error {
+		if batch = append(batch, e); len(batch) < batchSize {
+			return nil
+		}
+		err := use(batch)
+		batch = batch[:0]
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return use(batch)
+}
+
+// A nameSet is the names of files, of which it has hashes: one of 64 bits that two names
+// have in common by chance is not to be expected.
+type nameSet struct {
+	seed   maphash.Seed
+	hashes []uint64
+}
+
+func (s *nameSet) add(name string) {
+	if len(s.hashes) == 0 {
+		s.seed = maphash.MakeSeed()
+	}
+	s.hashes = append(s.hashes, maphash.String(s.seed, name))
+}
+
+// sort is called between the last add and the first has.
+func (s *nameSet) sort() { slices.Sort(s.hashes) }
+
+func (s *nameSet) has(name string) bool {
+	if len(s.hashes) == 0 {
+		return false
+	}
+	_, ok := slices.BinarySearch(s.hashes, maphash.String(s.seed, name))
+	return ok
 }
 
 // A verification compares files with what is expected of them.
@@ -95,12 +162,29 @@ type verification struct {
 	mu     sync.Mutex // guards the rest
 	octets int64
 	faults []Fault
+	more   int // faults that are not in faults
 }
+
+// maxFaults bounds the faults that are reported one by one.
+const maxFaults = 10_000
 
 func (v *verification) fault(kind Kind, name, format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.faults = append(v.faults, Fault{kind, name, fmt.Sprintf(format, args...)})
+	if len(v.faults) >= maxFaults {
+		v.more++
+		return
+	}
+	v.faults = append(v.faults, Fault{kind, cut(name), cut(fmt.Sprintf(format, args...))})
+}
+
+// cut bounds what is said of a fault, in bytes: no file has so long a name.
+func cut(s string) string {
+	const limit = 4 << 10
+	if len(s) <= limit {
+		return strings.Clone(s)
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
 func (v *verification) note(format string, args ...any) {
@@ -109,18 +193,14 @@ func (v *verification) note(format string, args ...any) {
 
 func (v *verification) report() Report {
 	slices.SortStableFunc(v.faults, func(a, b Fault) int { return cmp.Compare(a.Name, b.Name) })
-	return Report{Files: v.files, Octets: v.octets, Faults: v.faults, Notes: v.notes}
+	return Report{Files: v.files, Octets: v.octets, Faults: v.faults, Further: v.more, Notes: v.notes}
 }
 
 // expected looks for files that no entry names, in directories of which the list
 // is to have all.
-func (v *verification) expected(dirs []string, known func(name string) bool, entries []Entry) {
+func (v *verification) expected(dirs []string, known func(name string) bool) {
 	if len(dirs) == 0 {
 		return
-	}
-	listed := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		listed[e.Name] = true
 	}
 	seen := make(map[string]bool)
 	fsys, added := v.root.FS(), []string(nil)
@@ -132,7 +212,7 @@ func (v *verification) expected(dirs []string, known func(name string) bool, ent
 			case err != nil && name == dir && errors.Is(err, fs.ErrNotExist): // its files will be missing
 			case err != nil:
 				v.fault(Unreadable, name, "%v", err)
-			case listed[name] || known(name) || seen[name]:
+			case known(name) || seen[name]:
 			case omitted(fsys, name, d) != "":
 				if d.IsDir() {
 					return fs.SkipDir
@@ -180,37 +260,57 @@ func (v *verification) explain(unasked bool) {
 	}
 }
 
-// compare reads the files. The error is that of the context.
-func (v *verification) compare(entries []Entry) error {
-	v.files += len(entries)
-	here := make([]bool, len(entries)) // and of the right size
+// compare reads the files. All calls use for them, of some at a time, in the same order
+// whenever it is called. The error is that of the context, or of all.
+func (v *verification) compare(all func(use func(batch []Entry) error) error) error {
+	var here []bool // and of the right size
 	total := int64(0)
-	for i, e := range entries {
-		info, err := stat(v.root, e.Name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			v.fault(Missing, e.Name, "")
-		case err != nil:
-			v.fault(Unreadable, e.Name, "%v", err)
-		case e.Size >= 0 && info.Size() != e.Size:
-			v.fault(Size, e.Name, "%d octets, not %d", info.Size(), e.Size)
-		default:
-			here[i] = true
-			total += info.Size()
+	err := all(func(batch []Entry) error {
+		for i := range batch {
+			is, size := v.isHere(&batch[i])
+			here = append(here, is)
+			total += size
+			if err := v.ctx.Err(); err != nil {
+				return err
+			}
 		}
-		if err := v.ctx.Err(); err != nil {
-			return err
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	v.files += len(here)
 	v.opts.started(total)
-	return v.opts.each(len(entries), func(i int) error {
-		if here[i] {
-			v.compareOne(&entries[i])
+	next := 0
+	return all(func(batch []Entry) error {
+		first := next
+		if next += len(batch); next > len(here) {
+			return errors.New("the list has changed while it was read")
 		}
-		return v.ctx.Err()
+		return v.opts.each(len(batch), func(i int) error {
+			if here[first+i] {
+				v.compareOne(&batch[i])
+			}
+			return v.ctx.Err()
+		})
 	})
 }
 
+// isHere reports whether a file is there and has the size that is listed, and what that is.
+func (v *verification) isHere(e *Entry) (is bool, size int64) {
+	info, err := stat(v.root, e.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		v.fault(Missing, e.Name, "")
+	case err != nil:
+		v.fault(Unreadable, e.Name, "%v", err)
+	case e.Size >= 0 && info.Size() != e.Size:
+		v.fault(Size, e.Name, "%d octets, not %d", info.Size(), e.Size)
+	default:
+		return true, info.Size()
+	}
+	return false, 0
+}
 func (v *verification) compareOne(e *Entry) {
 	var names []string
 	for _, s := range e.Sums {

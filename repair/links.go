@@ -1,6 +1,12 @@
 package repair
 
-import "github.com/warctee/warctee/warc"
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"github.com/warctee/warctee/warc"
+)
 
 const (
 	// linkWindow is how many records can be between one that names another in
@@ -15,6 +21,19 @@ const (
 
 // linkFields name other records (WARC 1.1 §5.7, §5.11, §5.16, §5.21).
 var linkFields = []string{"WARC-Concurrent-To", "WARC-Refers-To", "WARC-Warcinfo-ID", "WARC-Segment-Origin-ID"}
+
+// maxID is how much of an id is kept, in bytes. Of a longer one the rest is a hash, so
+// that it is told from others.
+const maxID = 200
+
+// kept returns what is remembered of an id.
+func kept(id string) string {
+	if len(id) <= maxID {
+		return strings.Clone(id) // the header can be much longer
+	}
+	sum := sha256.Sum256([]byte(id))
+	return fmt.Sprintf("%s…%x", strings.ToValidUTF8(id[:maxID-70], ""), sum)
+}
 
 // links finds the links in the output that lead to what is lost: to an id that
 // was seen in what is lost, or from a record near a gap to one of the same
@@ -40,7 +59,7 @@ func (l *links) lose(id string) {
 	if id == "" || len(l.lost) == maxLostIDs {
 		return
 	}
-	l.lost[id] = true
+	l.lost[kept(id)] = true
 }
 
 // gap tells that something is lost here, maybe a record without a header.
@@ -48,7 +67,7 @@ func (l *links) gap() { l.lastGap = l.n }
 
 // add tells of a record in the output.
 func (l *links) add(rec *warc.Record) {
-	id := rec.ID()
+	id := kept(rec.ID())
 	slot := l.n % linkWindow
 	delete(l.seen, l.ring[slot])
 	for _, old := range l.due[slot] {
@@ -61,6 +80,7 @@ func (l *links) add(rec *warc.Record) {
 	for _, name := range linkFields {
 		values := rec.Header.Values(name)
 		for _, to := range values[:min(len(values), maxLinks)] {
+			to = kept(to)
 			link := Link{ID: id, Field: name, To: to}
 			switch {
 			case name == linkFields[0] && !l.seen[to]:

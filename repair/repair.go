@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/warctee/warctee/warc"
 )
@@ -70,7 +71,18 @@ type Ref struct {
 
 func newRef(rec *warc.Record) Ref {
 	h := rec.Header
-	return Ref{rec.ID(), rec.Type(), rec.TargetURI(), h.Get("WARC-Date"), h.Get("WARC-Payload-Digest"), h.Get("WARC-Refers-To")}
+	return Ref{shown(rec.ID()), shown(rec.Type()), shown(rec.TargetURI()), shown(h.Get("WARC-Date")), shown(h.Get("WARC-Payload-Digest")), shown(h.Get("WARC-Refers-To"))}
+}
+
+// maxShown bounds the fields of a Ref, in bytes. Only URLs are nearly as long.
+const maxShown = 16 << 10
+
+// shown returns a field as a Ref has it, with … where it is cut.
+func shown(value string) string {
+	if len(value) <= maxShown {
+		return strings.Clone(value) // the header can be much longer
+	}
+	return strings.ToValidUTF8(value[:maxShown], "") + "…"
 }
 
 // A Link is a field of a record in the output that names a record which is lost.

@@ -28,6 +28,15 @@ func (p *packed) temporary() (*os.File, error) {
 	return p.file, p.file.Truncate(0)
 }
 
+// A temporary file has at most so many octets, and besides so many times those that the
+// input has for it: what is made to fill disks is a thousand times as large.
+const (
+	spoolSpare = 64 << 20
+	spoolTimes = 50
+)
+
+var errBomb = fmt.Errorf("it holds more than %d MB and %d times its own size, and was decompressed no further; if it should, decompress the file yourself and repair what comes out", spoolSpare>>20, spoolTimes)
+
 // spool decompresses the member at offset, and those behind it that do not start
 // a record.
 func (p *packed) spool(offset int64, lost unit) (unit, error) {
@@ -36,7 +45,7 @@ func (p *packed) spool(offset int64, lost unit) (unit, error) {
 		return lost, err
 	}
 	s := &spool{}
-	out := &contextWriter{ctx: p.ctx, w: f}
+	out := &contextWriter{ctx: p.ctx, w: f, limit: func() int64 { return spoolSpare + spoolTimes*max(p.dec.end()-offset, 0) }}
 	end, members := offset, 0
 	for members == 0 || p.goesOn(end) {
 		if s.damaged = p.dec.start(end); s.damaged != nil {
@@ -72,11 +81,16 @@ type contextWriter struct {
 	w   io.Writer
 	n   int64
 	err error
+
+	limit func() int64 // of n
 }
 
 func (w *contextWriter) Write(p []byte) (int, error) {
 	if w.err = w.ctx.Err(); w.err != nil {
 		return 0, w.err
+	}
+	if w.n+int64(len(p)) > w.limit() {
+		return 0, errBomb
 	}
 	n, err := w.w.Write(p)
 	w.n, w.err = w.n+int64(n), err

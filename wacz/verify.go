@@ -14,16 +14,17 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/warctee/warctee/container"
 )
 
 // Bounds on packages that are verified.
 const (
-	maxDirectory = 64 << 20 // octets of the directory of the zip file
-	maxPackage   = 64 << 20 // octets of datapackage.json
-	maxDigest    = 1 << 20  // octets of datapackage-digest.json
+	maxPackage = 16 << 20 // octets of datapackage.json, some 200 for each file
+	maxDigest  = 1 << 20  // octets of datapackage-digest.json
+	maxFaults  = 10_000   // that are reported one by one
 )
 
 // VerifyOptions say what Verify wants.
@@ -44,7 +45,8 @@ func (f Fault) String() string { return fmt.Sprintf("%q: %s", f.Name, f.Detail) 
 type Report struct {
 	Files    int     // in the package
 	Octets   int64   // of them that were read
-	Faults   []Fault // none: the package is whole
+	Faults   []Fault // none: the package is whole; at most 10,000
+	Further  int     // faults that are not among them
 	Signer   string  // of a signature that is valid, as [Signer] names it
 	Signed   string  // when, as the signature says
 	Software string  // that signed
@@ -55,35 +57,14 @@ type Report struct {
 // with its public key. The error is one of reading, or says that r is no zip
 // file with a datapackage.json.
 func Verify(ctx context.Context, r io.ReaderAt, size int64, opts VerifyOptions) (Report, error) {
-	// The whole directory is held in memory.
-	bounded := &boundedReader{r: r}
-	bounded.left.Store(maxDirectory)
-	z, err := zip.NewReader(bounded, size)
-	if errors.Is(err, zip.ErrInsecurePath) {
-		err = nil // checkNames tells of it
-	}
+	z, err := container.NewZip(r, size) // checkNames reports insecure paths
 	if err != nil {
-		return Report{}, fmt.Errorf("no zip file that can be read: %w", err)
+		return Report{}, err
 	}
-	bounded.open.Store(true)
 	v := &verifier{ctx: ctx, opts: opts, files: make(map[string]*zip.File), listed: make(map[string]bool)}
-	v.checkNames(z.File)
+	v.checkNames(z)
 	err = v.verify()
 	return v.report, err
-}
-
-// A boundedReader bounds what is read before it is open.
-type boundedReader struct {
-	r    io.ReaderAt
-	left atomic.Int64
-	open atomic.Bool
-}
-
-func (b *boundedReader) ReadAt(p []byte, offset int64) (int, error) {
-	if !b.open.Load() && b.left.Add(-int64(len(p))) < 0 {
-		return 0, fmt.Errorf("its directory has more than %d MB", maxDirectory>>20)
-	}
-	return b.r.ReadAt(p, offset)
 }
 
 type verifier struct {
@@ -95,7 +76,20 @@ type verifier struct {
 }
 
 func (v *verifier) fault(name, format string, args ...any) {
-	v.report.Faults = append(v.report.Faults, Fault{name, fmt.Sprintf(format, args...)})
+	if len(v.report.Faults) == maxFaults {
+		v.report.Further++
+		return
+	}
+	v.report.Faults = append(v.report.Faults, Fault{cut(name), cut(fmt.Sprintf(format, args...))})
+}
+
+// cut bounds what is said of a fault, in bytes.
+func cut(s string) string {
+	const limit = 1000
+	if len(s) <= limit {
+		return strings.Clone(s)
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
 // checkNames looks at the directory of the zip file: a name is there once, and
@@ -134,22 +128,70 @@ func (v *verifier) verify() error {
 	if err != nil {
 		return err
 	}
-	hash := fmt.Sprintf("sha256:%x", sha256.Sum256(text))
-	var pkg dataPackage
-	if err := json.Unmarshal(text, &pkg); err != nil {
-		v.fault(packageName, "it cannot be read: %v", err)
-	} else {
-		v.checkPackage(&pkg)
-	}
-	v.checkDigest(text, hash)
-	for _, r := range pkg.Resources {
-		if err := v.checkResource(r); err != nil {
-			return err
-		}
+	v.checkDigest(text, fmt.Sprintf("sha256:%x", sha256.Sum256(text)))
+	if err := v.checkPackage(text); err != nil {
+		return err
 	}
 	v.checkUnlisted()
 	return v.ctx.Err()
 }
+
+// checkPackage goes over datapackage.json, and compares the files that it lists. They
+// are not collected: a list of many is short. The error is that of the context.
+func (v *verifier) checkPackage(text []byte) error {
+	var pkg dataPackage // but for its resources
+	has := make(map[string]bool)
+	broken := eachMember(text, func(name string, d *json.Decoder) error {
+		switch name {
+		case "profile":
+			return d.Decode(&pkg.Profile)
+		case "wacz_version":
+			return d.Decode(&pkg.Version)
+		case "resources":
+			return eachElement(d, func() error {
+				var r resource
+				if err := d.Decode(&r); err != nil {
+					return err
+				}
+				for _, want := range wantedDirs {
+					has[want.dir] = has[want.dir] || strings.HasPrefix(r.Path, want.dir)
+				}
+				if err := v.checkResource(r); err != nil {
+					return stopError{err}
+				}
+				return nil
+			})
+		}
+		return skipValue(d)
+	})
+	if stop := (stopError{}); errors.As(broken, &stop) {
+		return stop.error
+	}
+	if broken != nil {
+		v.fault(packageName, "it cannot be read: %v", broken)
+		return nil
+	}
+	if pkg.Profile != "data-package" && pkg.Profile != "wacz-package" {
+		v.fault(packageName, "the profile is %q, not data-package", pkg.Profile)
+	}
+	if pkg.Version == "" {
+		v.fault(packageName, "it has no wacz_version")
+	}
+	for _, want := range wantedDirs {
+		if !has[want.dir] {
+			v.fault(packageName, "the package has no %s (%s)", want.what, want.dir)
+		}
+	}
+	return nil
+}
+
+// wantedDirs are where a package has at least one file.
+var wantedDirs = []struct{ dir, what string }{
+	{archiveDir, "WARC file"}, {indexesDir, "index"}, {pagesName, "list of pages"},
+}
+
+// A stopError ends the verification.
+type stopError struct{ error }
 
 // readWhole reads a small file.
 func (v *verifier) readWhole(name string, limit int64) ([]byte, error) {
@@ -165,30 +207,14 @@ func (v *verifier) readWhole(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
+	text := make([]byte, f.UncompressedSize64)
+	if _, err := io.ReadFull(r, text); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if v.opts.Progress != nil {
 		v.opts.Progress(int64(f.CompressedSize64))
 	}
 	return text, nil
-}
-
-func (v *verifier) checkPackage(pkg *dataPackage) {
-	if pkg.Profile != "data-package" && pkg.Profile != "wacz-package" {
-		v.fault(packageName, "the profile is %q, not data-package", pkg.Profile)
-	}
-	if pkg.Version == "" {
-		v.fault(packageName, "it has no wacz_version")
-	}
-	for _, want := range []struct{ dir, what string }{
-		{archiveDir, "WARC file"}, {indexesDir, "index"}, {pagesName, "list of pages"},
-	} {
-		if !slices.ContainsFunc(pkg.Resources, func(r resource) bool { return strings.HasPrefix(r.Path, want.dir) }) {
-			v.fault(packageName, "the package has no %s (%s)", want.what, want.dir)
-		}
-	}
 }
 
 // checkDigest compares the digest of the package, and its signature.
@@ -289,8 +315,10 @@ func (v *verifier) checkResource(r resource) error {
 		v.fault(r.Path, "it is listed twice")
 		return nil
 	}
-	v.listed[r.Path] = true
 	f := v.files[r.Path]
+	if f != nil {
+		v.listed[f.Name] = true
+	}
 	newSum := newHash(r.Hash)
 	switch {
 	case f == nil:

@@ -207,7 +207,7 @@ func TestVerifyBoundsDirectory(t *testing.T) {
 	binary.LittleEndian.PutUint32(last[12:], uint32(n*(end-start)))
 	binary.LittleEndian.PutUint32(last[16:], 0)
 	_, err := Verify(context.Background(), bytes.NewReader(packed), int64(len(packed)), VerifyOptions{})
-	if err == nil || !strings.Contains(err.Error(), "its directory has more than 64 MB") {
+	if err == nil || !strings.Contains(err.Error(), "its directory has more than 8 MB") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -53,6 +53,10 @@ const (
 // included, in bytes. Longer ones are neither written nor read.
 const MaxHeader = 1 << 20
 
+// MaxHeaderLines bounds the lines of a header, folded ones included, likewise: each
+// takes far more memory than octets. Headers have some twenty.
+const MaxHeaderLines = 10_000
+
 // A Field is a named field of a record.
 type Field struct {
 	Name  string
@@ -153,6 +157,9 @@ func (h Header) Encode(dst []byte, v Version) ([]byte, error) {
 		out = append(out, "\r\n"...)
 	}
 	out = append(out, "\r\n"...)
+	if len(h) > MaxHeaderLines-2 { // with the version line and the empty one
+		return dst, fmt.Errorf("warc: the header has %d fields, more than %d", len(h), MaxHeaderLines-2)
+	}
 	if n := len(out) - start; n > MaxHeader {
 		return dst, fmt.Errorf("warc: the header has %d bytes, more than %d", n, MaxHeader)
 	}

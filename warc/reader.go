@@ -18,6 +18,7 @@ const (
 	RuleVersion = "version" // a record does not start with a version that can be read
 	RuleHeader  = "header"  // the named fields
 	RuleLength  = "length"  // Content-Length is missing, no number, or more than there is
+	RuleMessage = "http"    // the block is an HTTP message that is beyond bounds; of readers of blocks
 	RuleEnd     = "end"     // no CRLF CRLF behind the block; only when Strict
 )
 
@@ -339,7 +340,10 @@ func (r *Reader) readHeader() error {
 	if err := r.parseVersion(line); err != nil {
 		return err
 	}
-	for {
+	for lines := 1; ; lines++ {
+		if lines == MaxHeaderLines {
+			return r.broken(RuleHeader, fmt.Errorf("the header has more than %d lines", MaxHeaderLines))
+		}
 		line, err := r.readLine(&budget)
 		if err != nil {
 			return err

@@ -84,16 +84,21 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 		f.opts.MaxFindings = -1
 	}
 	f.opts.Profile, f.opts.RawDigests = check.Profile(f.profile.value), f.digests.value == "raw"
-	files, size, err := archiveFiles(args)
+	named, size, err := archiveFiles(args, packageSuffix)
 	if err != nil {
 		return err
+	}
+	files, refused := expand(named)
+	unchecked := refuseForms(stderr, refused, "checked")
+	if len(files) == 0 {
+		return unchecked
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	started := time.Now()
 	bar := newProgress(f.quiet.notes(stderr), size, "checking")
 	defer bar.done()
-	f.opts.Progress, f.opts.Open = bar.add, openChecked
+	f.opts.Progress = bar.add
 	out := &checkOutput{w: bufio.NewWriter(stdout), json: f.json, before: bar.clear}
 	result, err := check.Run(ctx, files, f.opts, out.finding)
 	bar.done()
@@ -104,7 +109,7 @@ func (f *checkFlags) run(ctx context.Context, args []string, stdout, stderr io.W
 		return quietly(failed)
 	}
 	fmt.Fprintf(f.quiet.notes(stderr), "warctee: %s; %s\n", harmless(checkSummary(result)), rate(result.All.Bytes, time.Since(started)))
-	if err == nil && result.All.Errors > 0 {
+	if err = cmp.Or(err, unchecked); err == nil && result.All.Errors > 0 {
 		err = fmt.Errorf("%s found: %w", english.Plural(int(result.All.Errors), "error", ""), errFound)
 	}
 	return err

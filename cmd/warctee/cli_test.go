@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -82,6 +83,7 @@ func stateOf(ts *testscript.TestScript) *scriptState {
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"fails":    scriptFails,
+	"unhex":    scriptUnhex,
 	"start":    scriptStart,
 	"signal":   scriptSignal,
 	"exits":    scriptExits,
@@ -89,6 +91,15 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"written":  scriptWritten,
 	"finished": scriptFinished,
 	"dump":     scriptDump,
+}
+
+// unhex FILE…: makes FILE of FILE.hex, which has its octets in hexadecimal.
+func scriptUnhex(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		b, err := hex.DecodeString(strings.TrimSpace(ts.ReadFile(name + ".hex")))
+		ts.Check(err)
+		ts.Check(os.WriteFile(ts.MkAbs(name), b, 0o600))
+	}
 }
 
 // fails CODE ARG…: warctee fails with that exit code, and says one sentence.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/warctee/warctee/arc"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/convert"
 	"github.com/warctee/warctee/warc"
 	"golang.org/x/sync/errgroup"
@@ -174,6 +175,9 @@ func (c *converter) checkOutputs(plan []conversion, inputs []string) error {
 }
 
 func formOf(path string) (convert.Form, error) {
+	if err := wantFile(path, container.WARC, container.ARC); err != nil {
+		return convert.Form{}, err
+	}
 	in, err := os.Open(path)
 	if err != nil {
 		return convert.Form{}, err
@@ -190,6 +194,12 @@ func (c *converter) tell(path string, err error) bool {
 	switch {
 	case errors.As(err, &damage):
 		hint = "; 'warctee repair' saves the whole records"
+	case isOtherForm(err): // which names the file
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.damaged++
+		c.say("%v", err)
+		return true
 	case errors.As(err, &oldFormat), errors.Is(err, convert.ErrNoRecords), errors.Is(err, convert.ErrUnchangeable):
 	default:
 		return false

@@ -155,6 +155,9 @@ func (g *grepping) search(p *archive.Place, z *warc.Reader) error {
 	if !inURL || g.filter.NeedsMessage() {
 		var err error
 		m, err = archive.ReadMessage(rec, z)
+		if large := p.TooLarge(err); large != nil {
+			return large
+		}
 		if err != nil && !archive.NoMessage(err) && !isDamage(err) { // of that Scan tells
 			return fmt.Errorf("%s: %w", p.File.Path, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/warctee/warctee/cdx"
+	"github.com/warctee/warctee/container"
 )
 
 // An indexCommand makes indexes.
@@ -78,9 +79,13 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
-	files, size, err := archiveFiles(args, ".arc", ".arc.gz")
+	named, size, err := archiveFiles(args, ".arc", ".arc.gz", packageSuffix)
 	if err != nil {
 		return err
+	}
+	files, refused := expand(named, container.ARC)
+	if len(files) == 0 {
+		return refuseForms(c.stderr, refused, "indexed")
 	}
 	if err := c.checkNames(files); err != nil {
 		return err
@@ -88,7 +93,7 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	started := time.Now()
 	progress := newProgress(c.quiet.notes(c.stderr), size, "indexing")
 	defer progress.done()
-	c.opts.Progress, c.opts.Open = progress.add, openArchive
+	c.opts.Progress = progress.add
 	summary, err := c.index(ctx, files)
 	if err != nil {
 		return err
@@ -99,8 +104,14 @@ func (c *indexCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s of %s in %s indexed, %s\n", english.Plural(int(summary.Entries), "capture", ""),
 		english.Plural(int(summary.Records), "record", ""), english.Plural(len(files), "file", ""), rate(summary.Octets, time.Since(started)))
+	if unread := refuseForms(c.stderr, refused, "indexed"); unread != nil {
+		return commandError{exitFound, unread}
+	}
 	if len(summary.Damaged) > 0 {
-		return fmt.Errorf("something is not in the index: %w; %s", errFound, damageHint)
+		if isDamage(errors.Join(summary.Damaged...)) {
+			return fmt.Errorf("something is not in the index: %w; %s", errFound, damageHint)
+		}
+		return fmt.Errorf("not all is in the index as its file tells: %w", errFound)
 	}
 	return nil
 }

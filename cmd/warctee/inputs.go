@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/rotate"
 )
 
@@ -26,11 +27,11 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 	}
 	suffixes := append(slices.Clip(archiveSuffixes), more...)
 	for _, arg := range args {
-		if arg == stdinName {
+		if arg == container.Stdin {
 			files = append(files, arg)
 			continue
 		}
-		info, err := os.Stat(arg)
+		info, err := container.Stat(arg)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -52,7 +53,7 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			return nil, 0, usageError{fmt.Errorf("%s is named twice", path)}
 		}
 		seen[filepath.Clean(path)] = true
-		info, err := statInput(path)
+		info, err := container.Stat(path)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -87,18 +88,6 @@ func filesBelow(files []string, dir string, suffixes []string) ([]string, error)
 		}
 	}
 	return files, nil
-}
-
-// statInput is os.Stat for what archiveFiles returns.
-func statInput(path string) (fs.FileInfo, error) {
-	if path != stdinName {
-		return os.Stat(path)
-	}
-	f, err := standardInput()
-	if err != nil {
-		return nil, err
-	}
-	return f.Stat()
 }
 
 // noFiles says that there are no files with the suffixes in a directory and below

@@ -63,13 +63,15 @@ func (f *limitFlags) check() error {
 		positive    = "it must be more than 0"
 		atLeastOne  = "it must be at least 1"
 		atLeast1MiB = "it must be at least 1MiB"
-		headSize    = "it must be from 1KiB to 64MiB"
+		headSize    = "it must be from 1KiB to 16MiB"
+		fieldCount  = "it must be from 1 to 65536"
 		// A revisit has the URI twice, and each octet of a URL may take three
 		// in it; warc.MaxHeader bounds both together.
 		maxURL  = 128 << 10
 		urlSize = "it must be from 1KiB to 128KiB"
 	)
-	isHeadSize := func(n sizeFlag) bool { return 1<<10 <= n && n <= 64<<20 }
+	isHeadSize := func(n sizeFlag) bool { return 1<<10 <= n && n <= 16<<20 }
+	isFieldCount := func(n int) bool { return 1 <= n && n <= 65536 } // http1.Recorded has room for them
 	if err := firstBad([]bound{
 		{"max-head", &f.maxHead, isHeadSize(f.maxHead), headSize},
 		{"max-url", &f.maxURL, 1<<10 <= f.maxURL && f.maxURL <= maxURL, urlSize},
@@ -80,8 +82,8 @@ func (f *limitFlags) check() error {
 		{"header-timeout", f.headerTimeout, f.headerTimeout > 0, positive},
 		{"idle-timeout", f.idleTimeout, f.idleTimeout > 0, positive},
 		{"stall-timeout", f.stallTimeout, f.stallTimeout > 0, positive},
-		{"max-fields", f.maxFields, f.maxFields >= 1, atLeastOne},
-		{"max-reply-fields", f.maxReplyFields, f.maxReplyFields >= 1, atLeastOne},
+		{"max-fields", f.maxFields, isFieldCount(f.maxFields), fieldCount},
+		{"max-reply-fields", f.maxReplyFields, isFieldCount(f.maxReplyFields), fieldCount},
 		{"max-connections-per-origin", f.maxConnsPerOrigin, f.maxConnsPerOrigin >= 1, atLeastOne},
 		{"max-connections-per-tunnel", f.maxConnsPerTunnel, f.maxConnsPerTunnel >= 1, atLeastOne},
 		{"max-handshakes", f.maxHandshakes, f.maxHandshakes >= 1, atLeastOne},

@@ -17,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/pflag"
 	"github.com/warctee/warctee/archive"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -87,13 +88,17 @@ func (f *filterFlags) filter() (*archive.Filter, error) {
 
 // openArchives opens the files that arguments mean.
 func openArchives(args []string) ([]*archive.File, error) {
-	paths, _, err := archiveFiles(args)
+	named, _, err := archiveFiles(args, packageSuffix)
 	if err != nil {
 		return nil, err
 	}
+	paths, refused := expand(named)
+	if len(refused) > 0 {
+		return nil, errors.Join(refused...)
+	}
 	var files []*archive.File
 	for _, path := range paths {
-		f, err := openArchive(path)
+		f, err := archive.Open(path)
 		if err != nil {
 			closeArchives(files)
 			return nil, err
@@ -110,16 +115,18 @@ func closeArchives(files []*archive.File) {
 }
 
 // eachArchive calls look for the files that arguments mean, one after the other.
-// A file that is damaged does not keep the next from being looked at: the damage is
-// told on stderr at once, and in the error at the end.
+// A file that is damaged, or no WARC file, does not keep the next from being looked at:
+// that is reported on stderr at once, and in the error at the end.
 func eachArchive(args []string, stderr io.Writer, look func(f *archive.File) error) error {
-	paths, _, err := archiveFiles(args)
+	named, _, err := archiveFiles(args, packageSuffix)
 	if err != nil {
 		return err
 	}
+	paths, refused := expand(named)
+	unread := refuseForms(stderr, refused, "read")
 	damaged := 0
 	for _, path := range paths {
-		f, err := openArchive(path)
+		f, err := archive.Open(path)
 		if err != nil {
 			return err
 		}
@@ -131,6 +138,9 @@ func eachArchive(args []string, stderr io.Writer, look func(f *archive.File) err
 		} else if err != nil {
 			return err
 		}
+	}
+	if unread != nil {
+		return commandError{exitFound, unread}
 	}
 	if damaged > 0 {
 		return fmt.Errorf("%d of %s could not be read as a whole: %w; %s", damaged, english.Plural(len(paths), "file", ""), errFound, damageHint)
@@ -226,8 +236,11 @@ func (s *selection) open(args []string, stderr io.Writer) (files []*archive.File
 	}
 	if offset >= 0 {
 		i := slices.IndexFunc(files, func(f *archive.File) bool { return filepath.Clean(f.Path) == filepath.Clean(path) })
+		if members, err := container.Members(path); err == nil {
+			return files, nil, usageError{fmt.Errorf("%s is a package: name the WARC file in it, as in %s@%d", path, members[0], offset)}
+		}
 		if i < 0 {
-			f, err := openArchive(path)
+			f, err := archive.Open(path)
 			if err != nil {
 				return files, nil, err
 			}

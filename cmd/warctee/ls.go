@@ -112,11 +112,11 @@ func (l *listing) list(f *archive.File) error {
 		if !l.filter.Header(p.Record) {
 			return nil
 		}
-		m, _ := archive.ReadMessage(p.Record, z) // Scan tells of damage
+		m, err := archive.ReadMessage(p.Record, z) // Scan reports damage
 		if l.filter.Message(m) {
 			l.last = &listed{p, m}
 		}
-		return nil
+		return p.TooLarge(err)
 	})
 	end := int64(-1) // it is not known
 	if reader != nil && err == nil {

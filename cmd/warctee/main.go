@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -96,13 +97,30 @@ ends with the status of its command if that is not zero.`,
 	}
 	root.SetFlagErrorFunc(flagError)
 	addGroup(root, "Recording:", newRecordCommand(), newRunCommand(), newCACommand())
-	addGroup(root, "Working with the files:", newCheckCommand(), newLsCommand(), newShowCommand(), newCatCommand(), newGrepCommand(),
+	addGroup(root, groupOfFiles, newCheckCommand(), newLsCommand(), newShowCommand(), newCatCommand(), newGrepCommand(),
 		newIndexCommand(), newRepairCommand(), newConvertCommand(), newPackCommand(), newManifestCommand())
+	for _, cmd := range root.Commands() {
+		if cmd.GroupID == groupOfFiles {
+			cmd.PreRun = func(*cobra.Command, []string) { collectSooner() }
+		}
+	}
 	root.AddCommand(newVersionCommand(), newManCommand())
 	checkArguments(root)
 	addExitStatus(root)
 	completeFlags(root)
 	return root
+}
+
+// groupOfFiles is the title of the commands that work with files. They keep little in
+// memory, whatever is in the files.
+const groupOfFiles = "Working with the files:"
+
+// collectSooner makes the garbage collector run before there is much garbage, where the
+// user has not said otherwise: the peak is then near what is in use.
+func collectSooner() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(100 << 20)
+	}
 }
 
 // The commands are listed in the order in which they are added.

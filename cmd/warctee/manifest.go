@@ -217,7 +217,10 @@ func (c *manifestCommand) runVerify(ctx context.Context, args []string) error {
 			c.summary("%s: %s", harmless(path), harmless(note))
 		}
 		files += report.Files
-		faults += len(report.Faults)
+		faults += len(report.Faults) + report.Further
+		if report.Further > 0 {
+			c.summary("%s: %s not shown", harmless(path), english.Plural(report.Further, "further fault is", "further faults are"))
+		}
 		octets += report.Octets
 	}
 	if failed != nil && files == 0 {

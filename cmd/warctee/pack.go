@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/wacz"
 )
 
@@ -135,6 +136,11 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	}
 	if err := refuseStdin(files, "pack", "WARC files keep their names in the package; write it to a file first"); err != nil {
 		return err
+	}
+	for _, path := range files {
+		if err := wantFile(path, container.WARC); err != nil {
+			return err
+		}
 	}
 	total := wacz.Passes * size
 	if len(c.more.values) > 0 {
@@ -276,7 +282,7 @@ func (c *packCommand) runVerify(ctx context.Context, args []string) error {
 			return err
 		}
 		octets += report.Octets
-		faults += len(report.Faults)
+		faults += len(report.Faults) + report.Further
 	}
 	progress.done()
 	fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s verified, %s; %s\n", english.Plural(len(args), "package", ""), rate(octets, time.Since(started)), english.Plural(faults, "fault", ""))
@@ -310,16 +316,20 @@ type verifiedPackage struct {
 	Software string       `json:"software,omitempty"`
 	Notes    []string     `json:"notes,omitempty"`
 	Faults   []wacz.Fault `json:"faults,omitempty"`
+	Further  int          `json:"faults_not_shown,omitempty"`
 }
 
 func (c *packCommand) tellVerified(path string, r wacz.Report) error {
 	if c.json {
-		return writeLine(c.stdout, verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults})
+		return writeLine(c.stdout, verifiedPackage{path, len(r.Faults) == 0, r.Files, r.Octets, r.Signer, r.Signed, r.Software, r.Notes, r.Faults, r.Further})
 	}
 	for _, f := range r.Faults {
 		if _, err := fmt.Fprintf(c.stdout, "%s: %s\n", harmless(path), harmless(f.String())); err != nil {
 			return err
 		}
+	}
+	if r.Further > 0 {
+		fmt.Fprintf(c.stderr, "warctee: %s: %s not shown\n", harmless(path), english.Plural(r.Further, "further fault is", "further faults are"))
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(c.quiet.notes(c.stderr), "warctee: %s: %s\n", harmless(path), harmless(note))

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/warctee/warctee/archive"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/repair"
 	"github.com/warctee/warctee/warc"
 )
@@ -87,7 +88,10 @@ func (f *repairFlags) run(ctx context.Context, args []string, stdout, stderr io.
 			return errors.New("interrupted")
 		}
 		if err != nil { // the others are repaired all the same
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", file, err))
+			if !isOtherForm(err) {
+				err = fmt.Errorf("%s: %w", file, err)
+			}
+			failed = errors.Join(failed, err)
 		}
 		if sum.Losses > 0 {
 			damaged++
@@ -112,7 +116,7 @@ func isDirectory(path string) bool {
 // isSame reports whether a name is that of an input too.
 func isSame(a, b string) bool {
 	infoA, errA := os.Stat(a)
-	infoB, errB := statInput(b)
+	infoB, errB := container.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
@@ -130,7 +134,10 @@ type repairing struct {
 }
 
 func (r *repairing) run(ctx context.Context) (sum repair.Summary, err error) {
-	if r.in, err = openArchive(r.path); err != nil {
+	if err := wantFile(r.path, container.WARC); err != nil {
+		return sum, err
+	}
+	if r.in, err = archive.Open(r.path); err != nil {
 		return sum, err
 	}
 	defer r.in.Close()

@@ -21,8 +21,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -52,18 +50,7 @@ type Options struct {
 	// last call. It must be safe for concurrent use.
 	Progress func(bytes int64)
 
-	// Open opens a file; default os.Open. One with the path "-", as of standard
-	// input, has no name that could say what is in it.
-	Open func(path string) (Input, error)
-
 	records func(*Record) // sees all records of a file in order; for Files
-}
-
-// An Input is a file that is checked. It is read at several places at once.
-type Input interface {
-	io.ReaderAt
-	io.Closer
-	Stat() (fs.FileInfo, error)
 }
 
 const defaultMaxFindings = 100
@@ -80,9 +67,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TempDir == "" {
 		o.TempDir = os.TempDir()
-	}
-	if o.Open == nil {
-		o.Open = func(path string) (Input, error) { return os.Open(path) }
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64) {}
@@ -247,31 +231,30 @@ func (c *checker) take(file int, rule string, severity Severity) bool {
 // readAll checks each file by itself, some at the same time.
 func (c *checker) readAll(ctx context.Context, found func(Finding)) error {
 	type outcome struct {
-		findings []Finding
-		err      error
+		findings chan Finding
+		err      error // valid when findings is closed
 	}
-	// A file that is done waits for those before it. That bounds how far the
-	// others run ahead.
-	pending := make(chan chan outcome, c.options.Jobs)
+	// A file that is done, or has found much, waits for those before it. That
+	// bounds how far the others run ahead. The first of them never waits.
+	pending := make(chan *outcome, c.options.Jobs)
 	busy := make(chan struct{}, c.options.Jobs)
 	go func() { // ends with the last file: the loop below takes all outcomes
 		defer close(pending)
 		for i := range c.paths {
-			done := make(chan outcome, 1)
-			pending <- done
+			o := &outcome{findings: make(chan Finding, 256)}
+			pending <- o
 			busy <- struct{}{}
-			go func() { // ends with its file, which ends early with ctx
-				f := &file{checker: c, index: i, path: c.paths[i]}
-				err := f.check(ctx)
-				done <- outcome{f.findings, err}
+			go func() { // ends with its file, which ends early with ctx; the loop below takes all findings
+				f := &file{checker: c, index: i, path: c.paths[i], findings: o.findings}
+				o.err = f.check(ctx)
+				close(o.findings)
 				<-busy
 			}()
 		}
 	}()
 	var errs []error
-	for done := range pending {
-		o := <-done
-		for _, f := range o.findings {
+	for o := range pending {
+		for f := range o.findings {
 			found(f)
 		}
 		if o.err != nil {

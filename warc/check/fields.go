@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/http1"
 	"github.com/warctee/warctee/warc"
 )
@@ -314,7 +315,7 @@ func (f *file) filename(r *Record) {
 	switch {
 	case r.Header.Get("WARC-Filename") == "":
 		f.add(r, RuleFilenameMissing, "WARC-Filename is missing")
-	case r.place == 0 && got != name && f.path != unnamed:
+	case r.place == 0 && got != name && f.path != container.Stdin:
 		f.add(r, RuleFilename, "WARC-Filename is %.200q", got)
 	}
 }

@@ -11,20 +11,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
-
-// unnamed is the path of an input that has no name.
-const unnamed = "-"
 
 // A file is a file that is being checked, from one goroutine.
 type file struct {
 	*checker
 	index    int
 	path     string
-	in       Input
+	in       *container.File
 	size     int64
-	findings []Finding
+	findings chan<- Finding
+	told     bool // something was found
 
 	compressed bool     // as the first bytes say
 	patterns   [][]byte // that a record can start with
@@ -52,19 +51,12 @@ const (
 )
 
 func (f *file) check(ctx context.Context) error {
-	in, err := f.options.Open(f.path)
+	in, err := container.Open(f.path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a file", f.path)
-	}
-	f.in, f.size, f.buf, f.mediaTypes = in, info.Size(), make([]byte, 64<<10), make(map[string]string)
+	f.in, f.size, f.buf, f.mediaTypes = in, in.Size, make([]byte, 64<<10), make(map[string]string)
 	f.budget = maxRereads*f.size + spare
 	summary := &f.summaries[f.index]
 	summary.Bytes = f.size
@@ -74,7 +66,7 @@ func (f *file) check(ctx context.Context) error {
 	if err := f.walk(ctx); err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
-	if summary.Records == 0 && len(f.findings) == 0 {
+	if summary.Records == 0 && !f.told {
 		f.add(&Record{}, RuleEmpty, "the file has no records")
 	}
 	f.options.Progress(f.size - f.reach)
@@ -117,7 +109,7 @@ func (f *file) name() error {
 	case strings.HasSuffix(name, ".zst"):
 		byName = zstd
 	}
-	if f.path == unnamed {
+	if f.path == container.Stdin {
 		byName = in
 	}
 	if in != byName && n > 0 {

@@ -197,8 +197,8 @@ func (m *message) parse(head []byte) {
 		if later := laterStatus.FindSubmatch(head); later != nil {
 			m.version = string(later[1])
 		}
-		s, err := http1.ParseResponse(head, "GET")
-		if err != nil && (m.anyVersion || m.version != "") && statusLine.Match(head) {
+		s, err := http1.Recorded.ParseResponse(head, "GET")
+		if err != nil && !tooLarge(err) && (m.anyVersion || m.version != "") && statusLine.Match(head) {
 			s, err = http1.ParseResponse(statusLine.ReplaceAll(head, []byte("HTTP/1.1$1")), "GET")
 		}
 		if m.err = err; err == nil {
@@ -227,7 +227,7 @@ func (m *message) parseRequest(head []byte) {
 	}
 	q, err := http1.Recorded.ParseRequest(head)
 	line := requestLine.Find(head)
-	if err != nil && (m.anyVersion || m.version != "") && line != nil {
+	if err != nil && !tooLarge(err) && (m.anyVersion || m.version != "") && line != nil {
 		q, err = http1.Recorded.ParseRequest(requestLine.ReplaceAll(head, []byte("${1}HTTP/1.1$2")))
 	}
 	if m.err = err; err == nil {
@@ -235,7 +235,7 @@ func (m *message) parseRequest(head []byte) {
 		m.fields(&q.Head)
 		return
 	}
-	if !m.anyVersion || line == nil {
+	if !m.anyVersion || line == nil || tooLarge(err) {
 		return
 	}
 	s, err := http1.ParseResponse(append([]byte("HTTP/1.1 200 OK\r\n"), head[len(line):]...), "GET")
@@ -244,6 +244,12 @@ func (m *message) parseRequest(head []byte) {
 		m.method, m.framing, m.parsed = string(method), s.Framing, true
 		m.fields(&s.Head)
 	}
+}
+
+// tooLarge reports whether a head is beyond [http1.Recorded].
+func tooLarge(err error) bool {
+	bad := (*http1.Error)(nil)
+	return errors.As(err, &bad) && bad.TooLarge()
 }
 
 func octets(n int64) string {

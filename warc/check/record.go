@@ -73,13 +73,17 @@ func (f *file) add(r *Record, rule, format string, args ...any) {
 func (f *file) addField(r *Record, rule, field, format string, args ...any) {
 	found := ruleNamed(rule)
 	severity := found.severity(&f.options)
-	if severity == "" || !f.take(f.index, rule, severity) {
+	if severity == "" {
 		return
 	}
-	f.findings = append(f.findings, Finding{
+	f.told = true
+	if !f.take(f.index, rule, severity) {
+		return
+	}
+	f.findings <- Finding{
 		File: f.path, Offset: r.Offset, ID: cut(r.ID, maxShown), Type: cut(r.Type, maxShown), Rule: rule, Severity: severity,
 		Clause: found.clause(field, r.Version), Message: cut(fmt.Sprintf(format, args...), maxMessage),
-	})
+	}
 }
 
 // Bounds on the parts of a finding, in bytes.

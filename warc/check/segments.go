@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -190,7 +191,7 @@ func (g *group) sumsOf(x *fact, a warc.Algorithm) ([]uint64, error) {
 
 // readPart reads the block of a segment into b, which the first one starts.
 func (g *group) readPart(p part, b **block, start func(*Record, Profile) *block) (*Record, error) {
-	in, err := g.options.Open(g.paths[p.file])
+	in, err := container.Open(g.paths[p.file])
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,11 @@ var (
 	setAsideName = regexp.MustCompile(`\.warc(\.gz|\.zst)?\.(tail|bad-[0-9]+|lost)$`)
 )
 
-const failuresName = "failures.jsonl"
+// The log of failures, and the note of what waits while nothing can be written.
+const (
+	failuresName = "failures.jsonl"
+	waitingName  = ".waiting"
+)
 
 // omitted returns why a file or directory that was found in a directory is left
 // out, "" when it is not. Files of the recorder that have other names, since the
@@ -52,7 +56,7 @@ func omitted(fsys fs.FS, name string, d fs.DirEntry) Reason {
 		return ""
 	case unfinishedName.MatchString(base):
 		return Unfinished
-	case base == lockName, base == failuresName, indexName.MatchString(base):
+	case base == lockName, base == waitingName, base == failuresName, indexName.MatchString(base):
 		return Working
 	case archiveName.MatchString(base), setAsideName.MatchString(base), !d.Type().IsRegular():
 		return ""

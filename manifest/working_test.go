@@ -63,6 +63,7 @@ func TestOmitted(t *testing.T) {
 		"dedup.bolt":                          string(Working),
 		"dedup.bolt.corrupt-20261121101500-1": string(Working),
 		"failures.jsonl":                      string(Working),
+		".waiting":                            string(Working),
 		"below/failures.jsonl":                string(Working),
 		"index.cdxj.tmp-ABCDEFG2":             string(Working),
 	}

@@ -24,8 +24,10 @@ import (
 //	HEADERS that end it                       KEY: name: value  for each of its fields
 //
 // KEY is a name that no client knows. withTrailer turns it back into fields.
-// A field is added in a CONTINUATION frame of its own, as a literal that is not
-// indexed, so that what the client has sent stays as it is.
+// They are literals that are not indexed, so that the fields of the client stay as
+// they are, and stand in its last frame, from which padding is removed. Only what
+// has no room there gets CONTINUATION frames: these cost the connection, instead of
+// one stream, when net/http refuses a field.
 
 // trailerKey is the KEY of this process.
 var trailerKey = "warctee-trailer-" + strings.ToLower(rand.Text())
@@ -47,12 +49,15 @@ type bareConn struct {
 	remain  int    // bytes of the payload of a frame still to come
 	out     []byte // to be returned by Read
 	decoder *hpack.Decoder
+	maxList int    // bounds the header list of a trailer section, as net/http counts it
 	last    uint32 // the last stream that was opened
 	opens   bool   // the block that is read opens a stream
 	ends    bool   // it ends the stream
+	block   int    // bytes of the frames of the block
+	kept    int    // bytes that the decoders keep after a block of several frames
 	fields  []hpack.HeaderField
 	size    int // of fields
-	listed  int // bytes of the fields in the last frame
+	list    int // bytes of the header list
 }
 
 type frameState int
@@ -62,13 +67,13 @@ const (
 	inFrameHead            // collecting the head of a frame
 	inPayload              // passing a payload through
 	inBlock                // collecting a payload with a part of a header block
-	passing                // passing everything through: net/http is going to refuse it
+	passing                // passing everything through: net/http refuses the connection
 )
 
 const frameHead = 9 // bytes of the head of a frame (RFC 9113 §4.1)
 
 func newBareConn(c net.Conn, t *Tunnel, heads *headShare, maxHead int) *bareConn {
-	b := &bareConn{Conn: c, tunnel: t, heads: heads}
+	b := &bareConn{Conn: c, tunnel: t, heads: heads, maxList: maxHead}
 	b.decoder = hpack.NewDecoder(4096, b.emit)
 	b.decoder.SetMaxStringLength(maxHead)
 	return b
@@ -167,61 +172,74 @@ func (c *bareConn) beginFrame(head []byte) error {
 // endFrame takes a frame with a part of a header block.
 func (c *bareConn) endFrame(frame []byte) error {
 	c.out = frame
-	flags, stream := http2.Flags(frame[4]), binary.BigEndian.Uint32(frame[5:])&(1<<31-1)
-	block := frame[frameHead:]
+	flags := http2.Flags(frame[4])
+	start, end := frameHead, len(frame) // of the part in frame
 	if http2.FrameType(frame[3]) == http2.FrameHeaders {
+		stream := streamOf(frame)
 		c.opens, c.ends = stream > c.last, flags.Has(http2.FlagHeadersEndStream)
 		c.last = max(c.last, stream)
-		c.fields, c.size = nil, 0
+		c.fields, c.size, c.list, c.block = nil, 0, 0, 0
 		var ok bool
-		if block, ok = headersFragment(block, flags); !ok {
-			c.state = passing
+		if start, end, ok = headersFragment(frame); !ok {
+			c.refuse()
 			return nil
 		}
+	} else {
+		c.kept = max(c.kept, 4*(c.block+len(frame))) // two buffers that have grown: net/http has a decoder too
 	}
-	c.listed = 0
-	_, err := c.decoder.Write(block)
-	if !c.heads.add(c.listed) {
+	c.block += len(frame)
+	listed := c.list
+	_, err := c.decoder.Write(frame[start:end])
+	if !c.heads.add(c.list - listed) { // net/http keeps the fields until the block ends
 		return errCrowded
 	}
 	if flags.Has(http2.FlagHeadersEndHeaders) {
-		c.heads.hold(0)
 		err = errors.Join(err, c.decoder.Close())
+		if !c.heads.hold(c.kept) {
+			return errCrowded
+		}
 	}
 	switch {
 	case err != nil:
-		c.state = passing
+		c.refuse()
 	case flags.Has(http2.FlagHeadersEndHeaders):
-		c.endBlock(frame, stream)
+		c.endBlock(frame, start, end)
 	}
 	return nil
 }
 
-// headersFragment is the part of a header block in the payload of a HEADERS frame
+func streamOf(frame []byte) uint32 { return binary.BigEndian.Uint32(frame[5:]) & (1<<31 - 1) }
+
+// refuse makes net/http refuse the connection, also where it would be content with
+// the end of a stream: the header blocks that follow cannot be read (RFC 9113 §4.3).
+// A HEADERS frame of stream 0 is what it refuses at any point.
+func (c *bareConn) refuse() {
+	c.out, c.state = []byte{3: byte(http2.FrameHeaders), 8: 0}, passing
+}
+
+// headersFragment says where in a HEADERS frame the part of a header block is
 // (RFC 9113 §6.2).
-func headersFragment(payload []byte, flags http2.Flags) ([]byte, bool) {
-	pad := 0
+func headersFragment(frame []byte) (start, end int, ok bool) {
+	flags := http2.Flags(frame[4])
+	start, end = frameHead, len(frame)
 	if flags.Has(http2.FlagHeadersPadded) {
-		if len(payload) == 0 {
-			return nil, false
+		if start == end {
+			return 0, 0, false
 		}
-		pad, payload = int(payload[0]), payload[1:]
+		end -= int(frame[start])
+		start++
 	}
 	if flags.Has(http2.FlagHeadersPriority) {
-		if len(payload) < 5 {
-			return nil, false
-		}
-		payload = payload[5:]
+		start += priorityLen
 	}
-	if pad > len(payload) {
-		return nil, false
-	}
-	return payload[:len(payload)-pad], true
+	return start, end, start <= end
 }
+
+const priorityLen = 5 // bytes in a HEADERS frame with the flag PRIORITY
 
 // emit is called with each field of a header block.
 func (c *bareConn) emit(f hpack.HeaderField) {
-	c.listed += int(f.Size()) // net/http keeps it until the block ends
+	c.list += int(f.Size())
 	if c.opens || f.IsPseudo() {
 		return
 	}
@@ -230,12 +248,14 @@ func (c *bareConn) emit(f hpack.HeaderField) {
 	}
 }
 
-// endBlock adds fields to the header block that ends with frame.
-func (c *bareConn) endBlock(frame []byte, stream uint32) {
+// endBlock adds fields to the header block whose last part is frame[start:end].
+func (c *bareConn) endBlock(frame []byte, start, end int) {
 	var added bytes.Buffer
 	encoder := hpack.NewEncoder(&added)
 	add := func(name, value string) {
-		encoder.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: true}) // a literal, never indexed
+		f := hpack.HeaderField{Name: name, Value: value, Sensitive: true} // a literal, never indexed
+		c.list += int(f.Size())
+		encoder.WriteField(f)
 	}
 	switch {
 	case c.opens && !c.ends:
@@ -248,14 +268,43 @@ func (c *bareConn) endBlock(frame []byte, stream uint32) {
 		}
 	}
 	c.fields = nil
-	if added.Len() == 0 {
+	if !c.opens && c.list > c.maxList {
+		c.refuse() // net/http would drop the last fields of the trailer and say nothing
 		return
 	}
-	frame[4] &^= byte(http2.FlagHeadersEndHeaders)
-	n := added.Len()
-	c.out = append(frame, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameContinuation), byte(http2.FlagContinuationEndHeaders))
-	c.out = binary.BigEndian.AppendUint32(c.out, stream)
-	c.out = append(c.out, added.Bytes()...)
+	if added.Len() > 0 {
+		c.out = extend(frame, start, end, added.Bytes())
+	}
+}
+
+// extend returns the frame, which ends a header block and has a part of it in
+// frame[start:end], with more at the end of the block.
+func extend(frame []byte, start, end int, more []byte) []byte {
+	kind, flags := http2.FrameType(frame[3]), http2.Flags(frame[4])
+	var payload []byte
+	if kind == http2.FrameHeaders && flags.Has(http2.FlagHeadersPriority) {
+		payload = frame[start-priorityLen : start]
+	}
+	if kind == http2.FrameHeaders {
+		flags &^= http2.FlagHeadersPadded
+	}
+	payload = slices.Concat(payload, frame[start:end], more)
+	var out []byte
+	for {
+		n := min(len(payload), maxFrame)
+		if n < len(payload) {
+			flags &^= http2.FlagHeadersEndHeaders
+		} else {
+			flags |= http2.FlagHeadersEndHeaders
+		}
+		out = append(out, byte(n>>16), byte(n>>8), byte(n), byte(kind), byte(flags))
+		out = binary.BigEndian.AppendUint32(out, streamOf(frame))
+		out = append(out, payload[:n]...)
+		if payload = payload[n:]; len(payload) == 0 {
+			return out
+		}
+		kind, flags = http2.FrameContinuation, 0
+	}
 }
 
 // withTrailer lets a handler see the whole trailer of a request over HTTP/2 when

@@ -86,9 +86,9 @@ func (o *originRequest) fromClientHead(raw *http1.Request) {
 			if line := o.connectionLine(f); line != nil {
 				head.Write(line)
 			}
+		case o.isHopByHop(name, named):
 		case f.Is("Trailer"):
 			head.Write(trailerLine(f))
-		case o.isHopByHop(name, named):
 		default:
 			head.Write(f.Raw)
 		}

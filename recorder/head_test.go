@@ -107,6 +107,10 @@ func TestHeadFromClient(t *testing.T) {
 			"GET / HTTP/1.1\nHost: h\nProxy-Connection: keep-alive\nProxy-Authorization: Basic eA==\nConnection: X-Hop, close, te\nx-hop: 1\nTE: trailers\nKeep-Alive: 5\nUpgrade: h2c\nX: y\n\n",
 			"GET / HTTP/1.1\nHost: h\nConnection: close\nX: y\n\n",
 		}, {
+			"Connection names Trailer", "http://h/",
+			"GET / HTTP/1.1\nHost: h\nConnection: trailer\nTrailer: X-End\n\n",
+			"GET / HTTP/1.1\nHost: h\n\n",
+		}, {
 			"only hop by hop", "http://h/",
 			"GET / HTTP/1.1\nHost: h\nConnection: X-Hop\nX-Hop: 1\n\n",
 			"GET / HTTP/1.1\nHost: h\n\n",

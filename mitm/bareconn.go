@@ -250,31 +250,32 @@ func (c *bareConn) emit(f hpack.HeaderField) {
 
 // endBlock adds fields to the header block whose last part is frame[start:end].
 func (c *bareConn) endBlock(frame []byte, start, end int) {
-	var added bytes.Buffer
-	encoder := hpack.NewEncoder(&added)
-	add := func(name, value string) {
-		f := hpack.HeaderField{Name: name, Value: value, Sensitive: true} // a literal, never indexed
-		c.list += int(f.Size())
-		encoder.WriteField(f)
-	}
+	var added []hpack.HeaderField
 	switch {
-	case c.opens && !c.ends:
-		add("trailer", trailerKey)
-	case !c.opens && c.size > maxTrailer:
-		add(trailerKey, "")
-	case !c.opens:
+	case c.opens && c.ends:
+		return
+	case c.opens:
+		added = []hpack.HeaderField{{Name: "trailer", Value: trailerKey}}
+	case c.size > maxTrailer:
+		added = []hpack.HeaderField{{Name: trailerKey}}
+	default:
 		for _, f := range c.fields {
-			add(trailerKey, f.Name+": "+f.Value)
+			added = append(added, hpack.HeaderField{Name: trailerKey, Value: f.Name + ": " + f.Value})
 		}
 	}
 	c.fields = nil
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range added {
+		f.Sensitive = true // a literal, never indexed
+		c.list += int(f.Size())
+		encoder.WriteField(f)
+	}
 	if !c.opens && c.list > c.maxList {
 		c.refuse() // net/http would drop the last fields of the trailer and say nothing
 		return
 	}
-	if added.Len() > 0 {
-		c.out = extend(frame, start, end, added.Bytes())
-	}
+	c.out = extend(frame, start, end, block.Bytes())
 }
 
 // extend returns the frame, which ends a header block and has a part of it in

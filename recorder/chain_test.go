@@ -193,7 +193,7 @@ func TestRevisitInChainIsLate(t *testing.T) {
 			return nil
 		}
 		fsys.mu.Unlock()
-		if _, err := fetch(r, "POST", "http://origin/noise/2000/b", strings.Repeat(sizedBody("/noise/9000"), 4)); err != nil {
+		if _, err := fetch(r, "GET", "http://origin/noise/2000/b", strings.Repeat(sizedBody("/noise/9000"), 4)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -283,7 +283,7 @@ func testSegmentsAndRevisits(t *testing.T) {
 		}
 		// A revisit whose request does not fit, of what is not durable yet.
 		recordAll(t, r, fmt.Sprintf("/noise/200%d/a", i))
-		if _, err := fetch(r, "POST", fmt.Sprintf("http://origin/noise/200%d/b", i), strings.Repeat(sizedBody("/noise/9000"), 4)); err != nil {
+		if _, err := fetch(r, "GET", fmt.Sprintf("http://origin/noise/200%d/b", i), strings.Repeat(sizedBody("/noise/9000"), 4)); err != nil {
 			t.Fatal(err)
 		}
 		closeForTest(t, r)

@@ -156,7 +156,7 @@ func TestNoRoomForCompressedBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := &watchedIndex{t: t, fs: newFaultyFS(nil), Index: discard{}}
 		r := openForTest(t, Options{Dial: originHandler(t, sized), SpoolMemory: 1, SpoolDisk: 250_000, OpenIndex: opened(index), fs: index.fs})
-		if _, err := fetch(r, "POST", "http://origin/200000", string(noise(40_000))); err != nil {
+		if _, err := fetch(r, "GET", "http://origin/200000", string(noise(40_000))); err != nil {
 			t.Fatal(err)
 		}
 		closeForTest(t, r)

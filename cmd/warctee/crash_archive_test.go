@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,7 +183,7 @@ func joinSegments(records []check.Record, blocks map[string][]byte) (logical []c
 }
 
 // wantIndexNotAhead checks the index of a dead process: each entry names a
-// whole response that is where it says. It returns the number of entries.
+// whole response to a GET that is where it says. It returns the number of entries.
 func (x *crashed) wantIndexNotAhead() int {
 	x.Helper()
 	b, err := os.ReadFile(filepath.Join(x.dir, "dedup.bolt"))
@@ -203,13 +204,14 @@ func (x *crashed) wantIndexNotAhead() int {
 	x.readFiles(func(file string, r *warc.Record, length int64) {
 		if h := r.Header; r.Type() == warc.TypeResponse {
 			e := dedup.Entry{Digest: h.Get("WARC-Payload-Digest")}
-			e.Capture = dedup.Capture{RecordID: r.ID(), TargetURI: h.Get("WARC-Target-URI"), Date: h.Get("WARC-Date"),
+			c := newLoadCase(x.number(r.TargetURI()))
+			e.Capture = dedup.Capture{RecordID: r.ID(), TargetURI: r.TargetURI(), Date: h.Get("WARC-Date"), Method: c.method,
 				File: strings.TrimSuffix(filepath.Base(file), ".open"), Offset: r.Offset, Length: length}
 			found[place{e.Capture.File, r.Offset, length}] = e
 		}
 	})
 	for _, e := range entries {
-		if got := found[place{e.Capture.File, e.Capture.Offset, e.Capture.Length}]; got != e {
+		if got := found[place{e.Capture.File, e.Capture.Offset, e.Capture.Length}]; got != e || got.Capture.Method != http.MethodGet {
 			x.Errorf("the index names\n%+v\nin the archive there is\n%+v", e, got)
 		}
 	}

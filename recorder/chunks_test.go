@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -31,7 +32,9 @@ func TestSmallChunks(t *testing.T) {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := openForTest(t, Options{MaxBody: limit, Dial: originConns(t, func(_ int, c net.Conn) {
-					go io.Copy(io.Discard, c) // ended by the close
+					if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+						t.Error(err)
+					}
 					io.WriteString(c, reply+body)
 				})})
 				req, err := http.NewRequest("GET", "http://origin/", nil)

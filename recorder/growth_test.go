@@ -26,7 +26,9 @@ func TestHeadOnItsWayCounts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				gate := make(chan struct{})
 				r := openForTest(t, Options{SpoolMemory: 3 * most, MaxReplyHead: 2 * most, Logger: slog.New(slog.DiscardHandler), Dial: originConns(t, func(_ int, c net.Conn) {
-					go io.Copy(io.Discard, c) // ends with c
+					if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+						return // the one that is refused
+					}
 					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nA: "+strings.Repeat("x", most))
 					<-gate
 					io.WriteString(c, rest)

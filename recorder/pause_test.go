@@ -383,7 +383,9 @@ func TestFileThatCannotBeCutBack(t *testing.T) {
 		r := openForTest(t, Options{Dial: originHandler(t, echoPath), fs: disk, OpenIndex: opened(index)})
 		recordAll(t, r, "/same/1", "/2")
 		time.Sleep(time.Second)
+		disk.mu.Lock()
 		bad = filepath.Base(names(t, r.options.Dir, "*.open")[0])
+		disk.mu.Unlock()
 		recordAll(t, r, "/same/3", "/4")
 		time.Sleep(time.Second)
 		if s := r.Status(); s.Unavailable == nil || s.Waiting != 0 {

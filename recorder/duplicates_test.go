@@ -298,6 +298,31 @@ func TestOnlyAnswersToGetAreDuplicates(t *testing.T) {
 	})
 }
 
+// A fixedIndex learns nothing.
+type fixedIndex struct{ dedup.Index }
+
+func (fixedIndex) Commit([]dedup.Entry) error { return nil }
+
+// damageQuietly changes all octets of a file before an offset, but not its time
+// of modification. Done again it repairs them.
+func damageQuietly(t *testing.T, path string, end int64) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b[:end] {
+		b[i] ^= 0xff
+	}
+	if err := errors.Join(os.WriteFile(path, b, 0o600), os.Chtimes(path, time.Time{}, info.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // An index of the first release does not say which method an original answers: the
 // archive does.
 func TestIndexWithoutMethods(t *testing.T) {
@@ -328,8 +353,8 @@ func TestIndexWithoutMethods(t *testing.T) {
 				closeForTest(t, r)
 				original := theOne(t, archive(t, r), "response", "http://origin/original")
 
-				older := dedup.NewMemory()
-				err := older.Commit([]dedup.Entry{{Digest: original.Header.Get("WARC-Payload-Digest"), Capture: dedup.Capture{
+				older := fixedIndex{dedup.NewMemory()}
+				err := older.Index.Commit([]dedup.Entry{{Digest: original.Header.Get("WARC-Payload-Digest"), Capture: dedup.Capture{
 					RecordID: original.ID, TargetURI: original.TargetURI, Date: original.Date,
 					File: filepath.Base(original.File), Offset: original.Offset, Length: original.Length,
 				}}})
@@ -339,7 +364,16 @@ func TestIndexWithoutMethods(t *testing.T) {
 				o.OpenIndex = opened(older)
 				r = openForTest(t, o)
 				mustFetch(t, r, "http://origin/again")
+				synctest.Wait()             // until it is recorded
+				if test.want == "revisit" { // the request is not read again
+					damageQuietly(t, original.File, original.Offset-1)
+					mustFetch(t, r, "http://origin/third")
+				}
 				closeForTest(t, r)
+				if test.want == "revisit" {
+					damageQuietly(t, original.File, original.Offset-1)
+					theOne(t, archive(t, r), "revisit", "http://origin/third")
+				}
 				theOne(t, archive(t, r), test.want, "http://origin/again")
 			})
 		})

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -104,7 +105,7 @@ func (r *Recorder) lookUp(digest string) *dedup.Capture {
 		r.log.Error("cannot look up a payload in the index: it is stored again", "error", err)
 		return nil
 	}
-	if !ok || !r.holds(&original, digest) || !r.answersGet(&original) {
+	if !ok || original.Method != http.MethodGet && original.Method != "" || !r.holds(&original, digest) {
 		return nil
 	}
 	return &original

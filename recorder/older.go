@@ -3,11 +3,9 @@ package recorder
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
-	"io/fs"
-	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/warctee/warctee/dedup"
@@ -20,43 +18,16 @@ const (
 	requestStarts = 16       // places that look like the start of a record
 )
 
-// answersGet reports whether an original answers a GET. An entry of the first
-// release does not say which method it was; then the request record says it, which
-// stands directly in front of the response. Where none is found there, the original
-// is not used: the payload is stored once more.
-func (r *Recorder) answersGet(original *dedup.Capture) bool {
-	if original.Method != "" {
-		return original.Method == http.MethodGet
-	}
-	path := filepath.Join(r.options.Dir, filepath.Base(original.File))
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = os.Open(path + ".open")
-	}
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	method, err := methodBefore(f, original)
-	if err != nil {
-		r.log.Debug("the method of an original is not known: its payload is stored again", "file", original.File, "offset", original.Offset, "error", err)
-	}
-	return method == "GET "
-}
+var errNotGet = errors.New("no GET is directly in front of it")
 
-var errNoRequest = errors.New("there is no request in front of it")
-
-// methodBefore returns the start of the request that is answered by the response
-// record of a capture: four octets, enough to know a GET.
-func methodBefore(f *os.File, c *dedup.Capture) (string, error) {
+// answersGet returns an error with errNotGet unless an original is known to
+// answer a GET. An entry of the first release does not say which method it was;
+// the request record says it, which is directly in front of the response in f.
+func (o *originals) answersGet(f *os.File, c *dedup.Capture, dictionary *warc.Dictionary) error {
 	from := max(0, c.Offset-requestWindow)
 	window := make([]byte, c.Offset-from)
 	if _, err := f.ReadAt(window, from); err != nil {
-		return "", err
-	}
-	dictionary, err := warc.ReadDictionary(io.NewSectionReader(f, 0, c.Offset))
-	if err != nil {
-		return "", err
+		return err
 	}
 	end := len(window)
 	for range requestStarts {
@@ -64,13 +35,16 @@ func methodBefore(f *os.File, c *dedup.Capture) (string, error) {
 			break
 		}
 		at := from + int64(end)
-		z := warc.NewReader(io.NewSectionReader(f, at, c.Offset+c.Length-at))
+		z := warc.NewReader(o.until(io.NewSectionReader(f, at, c.Offset+c.Length-at)))
 		z.Dictionary = dictionary
-		if method, ok := requestOf(z, c, c.Offset-at); ok {
-			return method, nil
+		switch start, ok := requestOf(z, c, c.Offset-at); {
+		case ok && start == "GET ":
+			return nil
+		case ok:
+			return fmt.Errorf("%w: it answers %q", errNotGet, start)
 		}
 	}
-	return "", errNoRequest
+	return errNotGet
 }
 
 // lastStart returns where the last record in b may start: plain, as a gzip member,

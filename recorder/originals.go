@@ -193,7 +193,11 @@ func (o *originals) find(c *dedup.Capture, payload string) bool {
 		return true
 	}
 	err := o.read(c, payload)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && o.isNews(c.File) {
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist), o.cutting.Err() != nil:
+	case errors.Is(err, errNotGet):
+		o.log.Debug("it is not known that an original answers a GET: its payload is stored again", "file", c.File, "offset", c.Offset, "error", err)
+	case o.isNews(c.File):
 		o.log.Warn("the original of a payload is not as it was: the payload is stored again", "file", c.File, "offset", c.Offset, "record", c.RecordID, "error", err)
 	}
 	return err == nil
@@ -212,7 +216,8 @@ func (o *originals) isNews(name string) bool {
 	return first
 }
 
-// read reads an original and remembers it.
+// read reads an original and remembers it. Where the index does not say which
+// method it answers, the request is read too.
 func (o *originals) read(c *dedup.Capture, payload string) error {
 	path, _, err := o.stat(c.File)
 	if err != nil {
@@ -249,6 +254,11 @@ func (o *originals) read(c *dedup.Capture, payload string) error {
 	}
 	if _, err := z.Next(); err != io.EOF {
 		return errors.New("the record does not end where it did")
+	}
+	if c.Method == "" {
+		if err := o.answersGet(f, c, z.Dictionary); err != nil {
+			return err
+		}
 	}
 	o.remember(c.File, c.Offset, info, strings.HasSuffix(path, rotate.OpenSuffix), further)
 	return nil

@@ -108,6 +108,7 @@ func (n *waitingNote) update(waiting []*capture) {
 	}
 	var counts noteCounts
 	lines := make([]byte, 0, 1<<10)
+	full := false
 	for _, c := range waiting {
 		octets := c.octets()
 		counts.Octets += octets
@@ -116,8 +117,11 @@ func (n *waitingNote) update(waiting []*capture) {
 		} else {
 			counts.Records++
 		}
+		if full { // thousands may wait, and each that comes updates the note
+			continue
+		}
 		line, err := json.Marshal(noteLine{c.x.start.UTC(), c.x.uri[:min(len(c.x.uri), noteURL)], octets})
-		if err == nil && noteHead+len(lines)+len(line) < noteSize && counts.Listed == counts.Responses+counts.Records-1 {
+		if full = err != nil || noteHead+len(lines)+len(line) >= noteSize; !full {
 			lines = append(append(lines, line...), '\n')
 			counts.Listed++
 		}

@@ -166,6 +166,10 @@ func (x *exchange) dropReply() {
 	x.bodyEnded()
 	x.clientDone()
 	x.received.body.release()
+	if x.heads != nil {
+		x.heads.release()
+		x.heads = nil
+	}
 }
 
 // keep records raw, octets of the reply's body on the wire, of which the last

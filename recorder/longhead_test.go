@@ -1,10 +1,15 @@
 package recorder
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,4 +179,42 @@ func TestLargeHeadsOfManyOrigins(t *testing.T) {
 			archive(t, r)
 		})
 	}
+}
+
+// A head on the disk is given back also when nobody waits for the reply any more.
+func TestLongHeadOfADroppedReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openForTest(t, Options{Logger: slog.New(slog.DiscardHandler), Dial: originConns(t, func(_ int, c net.Conn) {
+			if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+				t.Error(err)
+			}
+			io.WriteString(c, "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: "+strings.Repeat("x", 50_000)+"\r\n\r\n")
+			io.Copy(io.Discard, c)
+		})})
+		stalls, hints := make(chan struct{}), false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			hints = true
+			<-stalls // the client takes the hint later …
+			return errors.New("the client has gone")
+		}})
+		req, _ := http.NewRequestWithContext(ctx, "GET", "http://origin/", nil)
+		failed := make(chan error)
+		go func() { // ends with the exchange
+			_, err := r.RoundTrip(req)
+			failed <- err
+		}()
+		time.Sleep(longAfter + time.Second)
+		if r.Status().SpoolDisk < 50_000 {
+			t.Errorf("the head is not on the disk: %+v", r.Status())
+		}
+		close(stalls) // … or never
+		if err := <-failed; err == nil || !hints {
+			t.Error("there is a reply")
+		}
+		synctest.Wait()
+		if s := r.Status(); s.SpoolDisk != 0 {
+			t.Errorf("%d bytes of the disk are still taken", s.SpoolDisk)
+		}
+		wantAllGivenBack(t, r)
+	})
 }

@@ -115,10 +115,14 @@ func (r *Recorder) roomForHeads(heads *atomic.Int64, share int64, at *place) boo
 		r.readers.cut(x)
 	}
 	largest := slices.SortedFunc(maps.Keys(weights), func(x, y *exchange) int { return cmp.Compare(weights[y], weights[x]) })
-	for heads.Load()-leaving > share {
-		if len(largest) == 0 {
-			return false
-		}
+	most := int64(0)
+	for _, n := range weights {
+		most += n
+	}
+	if heads.Load()-leaving-most > share {
+		return false // to cut them would make too little room
+	}
+	for heads.Load()-leaving > share && len(largest) > 0 {
 		x := largest[0]
 		largest = largest[1:]
 		leaving += weights[x]

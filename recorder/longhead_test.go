@@ -181,6 +181,41 @@ func TestLargeHeadsOfManyOrigins(t *testing.T) {
 	}
 }
 
+// A long exchange whose head is large is not cut when that makes too little room
+// for the head of another one.
+func TestLongHeadIsNotCutInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := openForTest(t, Options{SpoolMemory: 8 << 20, Dial: originHandler(t, func(w http.ResponseWriter, r *http.Request) {
+			size := 100_000
+			if r.URL.Path == "/huge" {
+				size = 900_000
+			}
+			largeHeads(size, release)(w, r)
+		}), Logger: slog.New(slog.DiscardHandler)})
+		resp := open(t, r, Client{}, "http://origin/long")
+		time.Sleep(longAfter + time.Second)
+		var huge []<-chan result
+		for range 3 {
+			huge = append(huge, fetchAside(r, "http://origin/huge"))
+			synctest.Wait()
+		}
+		if s := r.Status(); s.Crowded == 0 {
+			t.Errorf("status %+v, want one refused", s)
+		}
+		close(release)
+		for _, done := range huge {
+			<-done
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Errorf("the long exchange: %v", err)
+		}
+		resp.Body.Close()
+		wantAllGivenBack(t, r)
+		checkTruncated(t, theOne(t, archive(t, r), "response", "http://origin/long"), "")
+	})
+}
+
 // A head on the disk is given back also when nobody waits for the reply any more.
 func TestLongHeadOfADroppedReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -278,25 +278,28 @@ func (x *exchange) becomeLong() {
 	x.lengthenLocked()
 	messages := [...]*message{x.sent, x.received}
 	x.mu.Unlock()
-	// Without the lock: a disk may hang.
-	for _, m := range messages {
-		if m == nil {
-			continue
-		}
-		if err := m.body.spill(); err != nil {
-			x.r.log.Warn("cannot move a long exchange to disk", "url", x.uri, "error", err)
-			return
-		}
-	}
-	if err := x.spillHead(); err != nil {
-		x.r.log.Warn("cannot move the head of a long exchange to disk", "url", x.uri, "error", err)
-		return
+	if err := x.spill(messages[:]); err != nil {
+		x.r.tellNowAndThen("cannot move a long exchange to disk: it is tried again", "url", x.uri, "error", err)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.slot != nil && !x.ended {
 		x.lengthens.Reset(longAfter)
 	}
+}
+
+// spill moves bodies, and the head of the reply, to the disk. It is called
+// without the lock: a disk may hang.
+func (x *exchange) spill(messages []*message) error {
+	for _, m := range messages {
+		if m == nil {
+			continue
+		}
+		if err := m.body.spill(); err != nil {
+			return err
+		}
+	}
+	return x.spillHead()
 }
 
 // lengthenLocked moves an exchange to the slots of the long ones, if there is

@@ -253,3 +253,29 @@ func TestLongHeadOfADroppedReply(t *testing.T) {
 		wantAllGivenBack(t, r)
 	})
 }
+
+// What finds no room on the disk goes there when there is some.
+func TestLongExchangeGoesToDiskLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := openForTest(t, Options{SpoolDisk: 1 << 20, Dial: originHandler(t, largeHeads(100_000, release)), Logger: slog.New(slog.DiscardHandler)})
+		r.space.disk.Add(1 << 20)
+		resp := open(t, r, Client{}, "http://origin/1")
+		time.Sleep(longAfter + time.Second)
+		if n := r.Status().SpoolDisk; n != 1<<20 {
+			t.Errorf("%d bytes of the disk are taken, want no more than there are", n)
+		}
+		r.space.disk.Add(-1 << 20)
+		time.Sleep(longAfter)
+		if n := r.Status().SpoolDisk; n < 100_000 {
+			t.Errorf("%d bytes are on the disk, want the body and the head", n)
+		}
+		close(release)
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Error(err)
+		}
+		resp.Body.Close()
+		wantAllGivenBack(t, r)
+		checkTruncated(t, theOne(t, archive(t, r), "response", "http://origin/1"), "")
+	})
+}

@@ -21,6 +21,7 @@ const (
 const (
 	admissionWait = 30 * time.Second
 	roomWait      = 5 * time.Second  // of it, for room on the disk
+	roomEvery     = lookEvery / 10   // between two attempts to make some, at least
 	longAfter     = 10 * time.Second // from the admission
 
 	// minWaiting is how many requests may wait for their admission where there
@@ -114,10 +115,15 @@ func (r *Recorder) crowdedHeads() error {
 }
 
 // crowdedDisk makes what room can be made at once on the disk, and reports
-// whether that is too little for another exchange.
+// whether that is too little for another exchange. To look for room is work for
+// each exchange under way: thousands of requests that wait do not do it often.
 func (r *Recorder) crowdedDisk() bool {
 	if r.space.crowdedDisk() == nil {
 		return false
+	}
+	last, now := r.madeRoom.Load(), time.Now().UnixNano()
+	if now-last < int64(roomEvery) || !r.madeRoom.CompareAndSwap(last, now) {
+		return true
 	}
 	r.readers.makeRoom()
 	if r.space.crowdedDisk() != nil {

@@ -175,3 +175,38 @@ func TestReaderKeepsItsSlot(t *testing.T) {
 		wantAllGivenBack(t, r)
 	})
 }
+
+// Requests that wait for room on the disk look for it together, however many they
+// and the exchanges under way are.
+func TestMakingRoomIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openForTest(t, Options{MinFree: -1, Dial: originHandler(t, sized)})
+		var all []*exchange
+		for range 1000 {
+			body := newSpool(r.space, r.options.Dir, -1)
+			x := &exchange{r: r, received: &message{body: body}, follower: body.follow(), claim: new(claim)}
+			all = append(all, x)
+			if !r.track(x) {
+				t.Fatal("it is closed")
+			}
+		}
+		r.space.disk.Add(1000)
+		r.space.full.Store(1000)
+		if n := testing.AllocsPerRun(100, func() {
+			if !r.crowdedDisk() {
+				t.Error("the disk is not crowded")
+			}
+		}); n > 15 {
+			t.Errorf("each request makes %v allocations", n)
+		}
+		r.space.disk.Add(-1000)
+		if r.crowdedDisk() {
+			t.Error("the disk is still crowded")
+		}
+		for _, x := range all {
+			r.untrack(x)
+			x.received.body.release()
+		}
+		wantAllGivenBack(t, r)
+	})
+}

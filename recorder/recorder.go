@@ -252,6 +252,7 @@ type Recorder struct {
 	cutting    context.Context // done when what is under way is cut
 	cutNow     context.CancelFunc
 
+	madeRoom   atomic.Int64 // when room on the disk was made, or looked for, last: Unix time, ns
 	waiting    atomic.Int64 // requests that wait for their admission …
 	maxWaiting int64        // … and how many may
 

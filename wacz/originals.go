@@ -13,6 +13,7 @@ import (
 
 	"github.com/warctee/warctee/archive"
 	"github.com/warctee/warctee/cdx"
+	"github.com/warctee/warctee/container"
 	"github.com/warctee/warctee/warc"
 )
 
@@ -29,9 +30,10 @@ type gatherer struct {
 	kinds    map[string]bool // of the digests of revisits
 	found    map[*Original]bool
 	path     string // of the file that is written
-	out      *bufio.Writer
-	sources  []string // files of which something was taken
-	ids      []string // of the records that were taken
+	records  *os.File
+	out      *bufio.Writer // to records
+	sources  []string      // paths of the files of which something was taken
+	ids      []string      // of the records that were taken
 	warcinfo *archive.Place
 	requests []*archive.Place // the last ones of the file, at most requestsKept
 	waiting  []*archive.Place // originals whose request may still come, at most visitsKept
@@ -55,7 +57,7 @@ func (p *packer) gather(dir string, missing []*Original, kinds map[string]bool) 
 		return "", err
 	}
 	defer records.Close()
-	g.out = bufio.NewWriterSize(records, 64<<10)
+	g.records, g.out = records, bufio.NewWriterSize(records, 64<<10)
 	for _, path := range p.opts.Originals {
 		if len(g.found) == len(missing) {
 			break
@@ -87,8 +89,12 @@ func (g *gatherer) writeFile(records *os.File) error {
 		return err
 	}
 	defer f.Close()
+	var names []string
+	for _, path := range g.sources {
+		names = append(names, filepath.Base(path))
+	}
 	block := fmt.Sprintf("software: %s\r\nformat: WARC File Format 1.1\r\ndescription: Originals of revisits in this package, copied from %s\r\n",
-		g.p.opts.Software, strings.Map(oneLine, strings.Join(g.sources, ", ")))
+		g.p.opts.Software, strings.Map(oneLine, strings.Join(names, ", ")))
 	id := sha256.Sum256([]byte(strings.Join(g.ids, "\n"))) // the same originals make the same file
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80        // of version 8 (RFC 9562 §5.8)
 	h := warc.Header{
@@ -120,7 +126,7 @@ func oneLine(c rune) rune {
 
 // readFile takes the originals of a file, unless it is one that is packed.
 func (g *gatherer) readFile(path string) error {
-	info, err := os.Stat(path)
+	info, err := container.Stat(path)
 	if err != nil {
 		return err
 	}
@@ -231,7 +237,7 @@ func (g *gatherer) take(original, request *archive.Place) error {
 	if request != nil {
 		method, err := methodOf(request)
 		if err != nil {
-			return err
+			return g.spoiled(o, err)
 		}
 		if method != "GET" {
 			o.Reason = fmt.Sprintf("%v answers a %.20q, and replay programs find only answers to GET by their URL", original, method)
@@ -243,14 +249,24 @@ func (g *gatherer) take(original, request *archive.Place) error {
 	if info := g.warcinfo; info != nil && !slices.Contains(g.sources, source) && info.Record.ID() == original.Record.Header.Get("WARC-Warcinfo-ID") {
 		places = append([]*archive.Place{info}, places...)
 	}
-	for _, place := range places {
-		if err := g.copy(place); err != nil {
-			return err
-		}
+	if err := g.copyAll(places); err != nil {
+		return g.spoiled(o, err)
 	}
 	if !slices.Contains(g.sources, source) {
-		g.sources = append(g.sources, filepath.Base(source))
+		g.sources = append(g.sources, source)
 	}
+	return nil
+}
+
+// spoiled notes that an original cannot be taken since it, or what belongs to it, is
+// damaged, which the scan of the file reports: the next file may have it whole. Another
+// error is returned.
+func (g *gatherer) spoiled(o *Original, err error) error {
+	if damage := (*warc.Error)(nil); !errors.As(err, &damage) {
+		return err
+	}
+	delete(g.found, o)
+	o.Reason = err.Error()
 	return nil
 }
 
@@ -267,6 +283,30 @@ func methodOf(place *archive.Place) (string, error) {
 		return "", err
 	}
 	return m.Request.Method, nil
+}
+
+// copyAll copies records, all of them or none.
+func (g *gatherer) copyAll(places []*archive.Place) error {
+	if err := g.out.Flush(); err != nil {
+		return err
+	}
+	start, err := g.records.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	taken := len(g.ids)
+	for _, place := range places {
+		if err := g.copy(place); err != nil {
+			g.ids = g.ids[:taken]
+			g.out.Reset(g.records)
+			_, seekErr := g.records.Seek(start, io.SeekStart)
+			if undo := errors.Join(g.records.Truncate(start), seekErr); undo != nil {
+				return undo
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // copy writes a record as a gzip member: its header fields and its block as they

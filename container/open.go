@@ -185,6 +185,9 @@ func (f *File) find(name string) (member, error) {
 // Members returns the WARC files in a package, in the order of their names, as Open
 // takes them. It returns a [*FormError] for a zip file that is no package.
 func Members(path string) ([]string, error) {
+	if path == Stdin {
+		return nil, errors.New("standard input is a zip file: a package is read from a file of its own, whose name ends in .wacz")
+	}
 	f, err := openFile(path)
 	if err != nil {
 		return nil, err

@@ -119,3 +119,9 @@ func TestForms(t *testing.T) {
 		}
 	}
 }
+
+func TestPackageOnStandardInput(t *testing.T) {
+	if _, err := Members(Stdin); err == nil || !strings.Contains(err.Error(), "from a file of its own") {
+		t.Errorf("got %v", err)
+	}
+}

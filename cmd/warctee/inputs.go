@@ -20,7 +20,8 @@ var archiveSuffixes = []string{".warc", ".warc.gz", ".warc.zst"}
 // directory means the WARC files in it and below it, in the order of their names, but not
 // those that are being written (.open); - means standard input. It returns the sum of their sizes too. A
 // file that is named twice, or that is missing, is an error. Files whose names have
-// one of the further suffixes are taken from directories too.
+// one of the further suffixes are taken from directories too; packages only where there
+// is nothing else, since they hold copies of files that may be there.
 func archiveFiles(args []string, more ...string) (files []string, size int64, err error) {
 	if len(args) == 0 {
 		return nil, 0, usageError{errors.New("which files? Name WARC files, or directories with such")}
@@ -39,13 +40,11 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			files = append(files, arg)
 			continue
 		}
-		before := len(files)
-		if files, err = filesBelow(files, arg, suffixes); err != nil {
+		below, err := filesIn(arg, suffixes)
+		if err != nil {
 			return nil, 0, err
 		}
-		if len(files) == before {
-			return nil, 0, noFiles(arg, suffixes)
-		}
+		files = append(files, below...)
 	}
 	seen := make(map[string]bool)
 	for _, path := range files {
@@ -63,6 +62,19 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 		size += info.Size()
 	}
 	return files, size, nil
+}
+
+// filesIn returns the files that a directory means.
+func filesIn(dir string, suffixes []string) ([]string, error) {
+	isPackage := func(suffix string) bool { return suffix == packageSuffix }
+	files, err := filesBelow(nil, dir, slices.DeleteFunc(slices.Clone(suffixes), isPackage))
+	if err == nil && len(files) == 0 && slices.ContainsFunc(suffixes, isPackage) {
+		files, err = filesBelow(nil, dir, []string{packageSuffix})
+	}
+	if err == nil && len(files) == 0 {
+		err = noFiles(dir, suffixes)
+	}
+	return files, err
 }
 
 // filesBelow appends the files in a directory whose names have one of the

@@ -70,7 +70,7 @@ Exit status: 0 packed, or verified without a fault; 1 an error; 2 wrong usage;
 	text(flags, &c.opts.MainPage, "url", "URL", "page to begin with; it has to be in the files")
 	text(flags, &c.opts.Pages, "pages", "FILE", "list of pages instead of those that are found: lines of JSON with url and ts, and maybe title and text")
 	flags.BoolVar(&c.opts.NoText, "no-text", false, "leave the text of the pages out of their list, by which they can be searched")
-	flags.Var(&c.more, "add-originals", "take along, from WARC files or directories with such, the originals of revisits that the packed files do not have; may be repeated")
+	flags.Var(&c.more, "add-originals", "take along, from WARC files, packages or directories with such, the originals of revisits that the packed files do not have; may be repeated")
 	flags.IntVar(&c.opts.MaxPages, "max-pages", wacz.DefaultMaxPages, "list at most so many of the pages that are found")
 	flags.Var(&c.logs, "log", "file to be put into logs/, such as a failures.jsonl; may be repeated")
 	text(flags, &c.signKey, "sign", "FILE", "sign with the private key in this file")
@@ -144,9 +144,13 @@ func (c *packCommand) pack(ctx context.Context, args []string) (err error) {
 	}
 	total := wacz.Passes * size
 	if len(c.more.values) > 0 {
-		originals, size, err := archiveFiles(c.more.values)
+		named, size, err := archiveFiles(c.more.values, packageSuffix)
 		if err != nil {
 			return fmt.Errorf("--add-originals: %w", err)
+		}
+		originals, refused := expand(named)
+		if len(refused) > 0 {
+			return fmt.Errorf("--add-originals: %w", errors.Join(refused...))
 		}
 		c.opts.Originals = originals
 		total += size

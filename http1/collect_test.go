@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -76,5 +77,16 @@ func TestCollectSmallChunks(t *testing.T) {
 	w := walkPieces(b.Collect, b.Done, raw, []int{16 << 10})
 	if len(w.data) != 100_000 || !w.done || w.pieces > 2*len(raw)/collectSize {
 		t.Errorf("%d octets in %d pieces", len(w.data), w.pieces)
+	}
+}
+
+// A head is too large whatever its first line is, before its fields are parsed.
+func TestRecordedRequestTooLarge(t *testing.T) {
+	fields := strings.Repeat("a\n", Recorded.FieldCount+1) + "\r\n"
+	for _, line := range []string{"GET / HTTP/1.1", "GET / HTTP/2", "g(t / HTTP/1.1", "nothing"} {
+		_, _, err := ParseRecordedRequest([]byte(line + "\r\n" + fields))
+		if !isTooLarge(err) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }

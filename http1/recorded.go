@@ -53,13 +53,16 @@ func ParseRecordedRequest(raw []byte) (r *Request, doubt, err error) {
 	if err == nil || isTooLarge(err) {
 		return r, nil, err
 	}
+	_, fields := cutLine(raw)
+	if large := Recorded.checkSize(fields); large != nil { // a bad first line is found before that
+		return nil, nil, large
+	}
 	r, err2 := Recorded.ParseRequest(withoutFraming(raw))
 	if err2 != nil {
 		return nil, nil, err
 	}
 	r.Head = parseHead(raw)
 	r.Framing = Framing{Kind: UntilClose}
-	_, fields := cutLine(raw)
 	if s, err2 := ParseResponse(append([]byte("HTTP/1.1 200 OK\r\n"), fields...), "GET"); err2 == nil {
 		r.Framing = s.Framing
 	}

@@ -199,7 +199,7 @@ func (m *message) parse(head []byte) {
 		}
 		s, err := http1.Recorded.ParseResponse(head, "GET")
 		if err != nil && !tooLarge(err) && (m.anyVersion || m.version != "") && statusLine.Match(head) {
-			s, err = http1.ParseResponse(statusLine.ReplaceAll(head, []byte("HTTP/1.1$1")), "GET")
+			s, err = http1.Recorded.ParseResponse(statusLine.ReplaceAll(head, []byte("HTTP/1.1$1")), "GET")
 		}
 		if m.err = err; err == nil {
 			m.status, m.framing, m.parsed = s.Status, s.Framing, true
@@ -238,7 +238,7 @@ func (m *message) parseRequest(head []byte) {
 	if !m.anyVersion || line == nil || tooLarge(err) {
 		return
 	}
-	s, err := http1.ParseResponse(append([]byte("HTTP/1.1 200 OK\r\n"), head[len(line):]...), "GET")
+	s, err := http1.Recorded.ParseResponse(append([]byte("HTTP/1.1 200 OK\r\n"), head[len(line):]...), "GET")
 	if err == nil {
 		method, _, _ := bytes.Cut(line, []byte{' '})
 		m.method, m.framing, m.parsed = string(method), s.Framing, true

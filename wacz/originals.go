@@ -22,7 +22,8 @@ import (
 const originalsName = "originals.warc.gz"
 
 // A gatherer looks in other files for originals, and copies them to one of its own:
-// the response with its request and the warcinfo of its file.
+// the response with its request, the notes that these name, and the warcinfo of its
+// file.
 type gatherer struct {
 	p        *packer
 	byID     map[string]*Original
@@ -31,9 +32,11 @@ type gatherer struct {
 	found    map[*Original]bool
 	path     string // of the file that is written
 	records  *os.File
-	out      *bufio.Writer // to records
-	sources  []string      // paths of the files of which something was taken
-	ids      []string      // of the records that were taken
+	out      *bufio.Writer   // to records
+	sources  []string        // paths of the files of which something was taken
+	ids      []string        // of the records that were taken
+	taken    map[string]bool // the same
+	named    map[string]bool // records that those taken are WARC-Concurrent-To
 	warcinfo *archive.Place
 	requests []*archive.Place // the last ones of the file, at most requestsKept
 	waiting  []*archive.Place // originals whose request may still come, at most visitsKept
@@ -43,7 +46,8 @@ type gatherer struct {
 // gather copies the originals that are missing from the files of Options.Originals,
 // and returns the path of the file with them, "" when none was found.
 func (p *packer) gather(dir string, missing []*Original, kinds map[string]bool) (path string, err error) {
-	g := &gatherer{p: p, kinds: kinds, byID: make(map[string]*Original), byLink: make(map[string]*Original), found: make(map[*Original]bool), wanted: make(map[*archive.Place]*Original)}
+	g := &gatherer{p: p, kinds: kinds, byID: make(map[string]*Original), byLink: make(map[string]*Original), found: make(map[*Original]bool), wanted: make(map[*archive.Place]*Original),
+		taken: make(map[string]bool), named: make(map[string]bool)}
 	for _, o := range missing {
 		if o.ID != "" {
 			g.byID[o.ID] = o
@@ -181,6 +185,12 @@ func (g *gatherer) look(place *archive.Place) error {
 		if g.requests = append(g.requests, place); len(g.requests) > requestsKept {
 			g.requests = slices.Delete(g.requests, 0, 1)
 		}
+	case warc.TypeMetadata:
+		if g.named[rec.ID()] {
+			if err := g.copyAll([]*archive.Place{place}); !isDamage(err) { // which the scan reports
+				return err
+			}
+		}
 	case warc.TypeResponse, warc.TypeResource:
 		o := g.original(rec)
 		if o == nil {
@@ -245,14 +255,13 @@ func (g *gatherer) take(original, request *archive.Place) error {
 		}
 		places = []*archive.Place{request, original}
 	}
-	source := original.File.Path
-	if info := g.warcinfo; info != nil && !slices.Contains(g.sources, source) && info.Record.ID() == original.Record.Header.Get("WARC-Warcinfo-ID") {
+	if info := g.warcinfo; info != nil && info.Record.ID() == original.Record.Header.Get("WARC-Warcinfo-ID") {
 		places = append([]*archive.Place{info}, places...)
 	}
 	if err := g.copyAll(places); err != nil {
 		return g.spoiled(o, err)
 	}
-	if !slices.Contains(g.sources, source) {
+	if source := original.File.Path; !slices.Contains(g.sources, source) {
 		g.sources = append(g.sources, source)
 	}
 	return nil
@@ -262,12 +271,17 @@ func (g *gatherer) take(original, request *archive.Place) error {
 // damaged, which the scan of the file reports: the next file may have it whole. Another
 // error is returned.
 func (g *gatherer) spoiled(o *Original, err error) error {
-	if damage := (*warc.Error)(nil); !errors.As(err, &damage) {
+	if !isDamage(err) {
 		return err
 	}
 	delete(g.found, o)
 	o.Reason = err.Error()
 	return nil
+}
+
+func isDamage(err error) bool {
+	var damage *warc.Error
+	return errors.As(err, &damage)
 }
 
 // methodOf returns the method of a request record, "" when it cannot be understood.
@@ -297,6 +311,9 @@ func (g *gatherer) copyAll(places []*archive.Place) error {
 	taken := len(g.ids)
 	for _, place := range places {
 		if err := g.copy(place); err != nil {
+			for _, id := range g.ids[taken:] {
+				delete(g.taken, id)
+			}
 			g.ids = g.ids[:taken]
 			g.out.Reset(g.records)
 			_, seekErr := g.records.Seek(start, io.SeekStart)
@@ -309,15 +326,21 @@ func (g *gatherer) copyAll(places []*archive.Place) error {
 	return nil
 }
 
-// copy writes a record as a gzip member: its header fields and its block as they
-// are.
+// copy writes a record as a gzip member, once: its header fields and its block as
+// they are.
 func (g *gatherer) copy(place *archive.Place) error {
+	if id := place.Record.ID(); id != "" && g.taken[id] {
+		return nil
+	}
 	block, err := place.Open()
 	if err != nil {
 		return err
 	}
 	rec := place.Record
-	g.ids = append(g.ids, rec.ID())
+	g.ids, g.taken[rec.ID()] = append(g.ids, rec.ID()), true
+	for _, id := range rec.Header.Values("WARC-Concurrent-To") {
+		g.named[id] = true
+	}
 	w := warc.NewWriter(g.out, warc.WriterOptions{Version: rec.Version})
 	if err := w.WriteRecord(rec.Header, block, rec.Length); err != nil {
 		return fmt.Errorf("%v: copy the record %s: %w", place, rec.ID(), err)

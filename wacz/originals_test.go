@@ -233,3 +233,35 @@ func TestAddOriginalsFromDamagedFile(t *testing.T) {
 		t.Errorf("%d taken, %d not resolved, damage: %v", s.Added, s.Unresolved, s.OriginalsDamaged)
 	}
 }
+
+// Two originals of one file have its warcinfo once, and the note that one of them
+// names: nothing in the file of originals refers to what is not there.
+func TestAddTwoOriginals(t *testing.T) {
+	info := warc.Field{Name: "WARC-Warcinfo-ID", Value: "<urn:test:info>"}
+	capture := func(n string, more ...warc.Field) []sample {
+		url := "http://example.org/" + n
+		response := htmlPage("o"+n, url, "q"+n, n)
+		response.fields = warc.Header{info}
+		request := get("q"+n, url, "o"+n, "")
+		request.fields = more
+		return []sample{request, response}
+	}
+	note := sample{kind: "metadata", id: "note", url: "http://example.org/1", concurrent: "o1", block: "note: x\r\n"}
+	other := sample{kind: "metadata", id: "other", url: "http://example.org/1", block: "note: y\r\n"}
+	records := []sample{{kind: "warcinfo", id: "info", block: "software: x\r\n"}}
+	records = append(records, capture("1", warc.Field{Name: "WARC-Concurrent-To", Value: "<urn:test:note>"})...)
+	records = append(append(records, note, other), capture("2")...)
+	originals := writeFile(t, "o.warc.gz", records...)
+
+	revisit := func(n, date string) sample {
+		return revisitOf("v"+n, "200 OK", warc.Field{Name: "WARC-Refers-To", Value: "<urn:test:o" + n + ">"},
+			warc.Field{Name: "WARC-Refers-To-Target-URI", Value: "http://example.org/" + n},
+			warc.Field{Name: "WARC-Refers-To-Date", Value: date}, warc.Field{Name: "WARC-Payload-Digest"})
+	}
+	file := writeFile(t, "x.warc.gz", revisit("1", "2026-11-21T10:15:02.500Z"), revisit("2", "2026-11-21T10:15:06.500Z"))
+	contents, s := packedWith(t, Options{Originals: []string{originals}}, file)
+	if s.Added != 2 || s.Unresolved != 0 {
+		t.Errorf("%d taken, %d not resolved, missing %+v", s.Added, s.Unresolved, s.Missing)
+	}
+	wantRecords(t, contents["archive/originals.warc.gz"], "warcinfo warcinfo request response metadata request response")
+}

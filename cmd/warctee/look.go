@@ -237,9 +237,12 @@ func (s *selection) open(args []string, stderr io.Writer) (files []*archive.File
 	if offset >= 0 {
 		i := slices.IndexFunc(files, func(f *archive.File) bool { return filepath.Clean(f.Path) == filepath.Clean(path) })
 		if members, err := container.Members(path); err == nil {
-			return files, nil, usageError{fmt.Errorf("%s is a package: name the WARC file in it, as in %s@%d", path, members[0], offset)}
+			return files, nil, usageError{fmt.Errorf("%s is a package: name the WARC file in it, in quotation marks, as in '%s@%d'", path, members[0], offset)}
 		}
 		if i < 0 {
+			if err := container.Want(path, container.WARC); isOtherForm(err) {
+				return files, nil, err
+			}
 			f, err := archive.Open(path)
 			if err != nil {
 				return files, nil, err

@@ -284,11 +284,11 @@ func original(files []*File, revisit *Place) (*Place, error) {
 	if digest != "" {
 		missing = append(missing, "a record with the WARC-Payload-Digest "+digest)
 	}
-	what := strings.Join(missing, ", ")
+	what := strings.Join(missing, ", or ")
 	if what == "" {
-		what = "another record, it does not say which"
+		what = "the revisit does not say which record that is"
 	}
-	err = errors.Join(fmt.Errorf("%v: the record %s is a revisit, its payload is in %s: %w in the given files; name the one that has it too", revisit, revisit.Record.ID(), what, ErrNotFound), err)
+	err = errors.Join(fmt.Errorf("%v: the original of this revisit, which has its payload, was %w in the given files: %s; name the file that has it as well", revisit, ErrNotFound, what), err)
 	return nil, err
 }
 

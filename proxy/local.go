@@ -165,7 +165,7 @@ var frontPage = template.Must(template.New("front").Parse(`<!DOCTYPE html>
 {{end}}<ul>
 <li>Set <code>http://{{.Host}}</code> as the HTTP and HTTPS proxy of your browser or program.</li>
 <li>Let it trust <a href="/ca.pem">the certificate of this installation</a>; without it https sites show a warning.</li>
-<li><a href="/status">Status</a>: all that can be told of it now, as JSON.</li>
+<li><a href="/status">Status</a>: all figures of this recording, as JSON.</li>
 </ul>
 <pre>curl -x http://{{.Host}} --cacert ca.pem https://example.com/</pre>
 </html>

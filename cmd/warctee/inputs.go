@@ -57,7 +57,7 @@ func archiveFiles(args []string, more ...string) (files []string, size int64, er
 			return nil, 0, err
 		}
 		if !info.Mode().IsRegular() { // to open a named pipe would wait for its writer
-			return nil, 0, fmt.Errorf("%s: no regular file, which it has to be", path)
+			return nil, 0, fmt.Errorf("%s: not a regular file", path)
 		}
 		size += info.Size()
 	}

@@ -116,7 +116,7 @@ func (s *showing) digests() (wrong bool, err error) {
 		return !ok, nil
 	}
 	if rec.Type() == warc.TypeRevisit {
-		fmt.Fprintf(s.out, "payload digest: of a payload that is in another record\n")
+		fmt.Fprintf(s.out, "payload digest: not checked: the payload of a revisit is in another record\n")
 		return !ok, nil
 	}
 	m, err := archive.Follow(s.files, s.place)

@@ -33,7 +33,7 @@ const (
 	pageStyles, pageScripts, pageImages = 5, 8, 61
 	pageFiles                           = 1 + pageStyles + pageScripts + pageImages
 
-	visitPatience = 2 * time.Minute
+	visitPatience = 4 * time.Minute
 )
 
 // A page is a site of one page: the files that make it up, by path, and what

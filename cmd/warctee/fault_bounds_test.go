@@ -71,27 +71,40 @@ func TestLongURL(t *testing.T) {
 	})
 }
 
-// The longest URL that --max-url allows fits into the header of a revisit, which
-// has it twice, whatever it is made of.
+// The longest URL that --max-url allows fits into the header of a record, and the
+// longest that a revisit may have into that of a revisit, which has it twice,
+// whatever it is made of.
 func TestLongestURL(t *testing.T) {
-	x := newScene(t, true, func(f *recordFlags) { f.limits.maxURL = 128 << 10 })
-	target := "/" + strings.Repeat("\xfc", 128<<10-1)
-	response := "HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("same", 75)
-	for range 2 {
-		client := x.client()
-		client.send("GET " + target + " HTTP/1.1\r\nHost: " + x.origin.authority + "\r\n\r\n")
-		o := x.origin.next()
-		o.request()
-		o.send(response)
-		x.got(client.reply("GET"), 200, strings.Repeat("same", 75))
-		x.eventually("it is recorded", func() bool { return x.proxy.status(x.flags).InFlight == 0 })
+	const longestOfRevisit = 16 << 10
+	for _, c := range []struct {
+		name                string
+		length              func(base int) int // of the path, of which each octet takes three in the URI
+		responses, revisits int64
+	}{
+		{"response", func(int) int { return 128<<10 - 1 }, 2, 0},
+		{"revisit", func(base int) int { return (longestOfRevisit - base) / 3 }, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := newScene(t, true, func(f *recordFlags) { f.limits.maxURL = 128 << 10 })
+			target := "/" + strings.Repeat("\xfc", c.length(len(x.uri("/"))))
+			response := "HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("same", 75)
+			for range 2 {
+				client := x.client()
+				client.send("GET " + target + " HTTP/1.1\r\nHost: " + x.origin.authority + "\r\n\r\n")
+				o := x.origin.next()
+				o.request()
+				o.send(response)
+				x.got(client.reply("GET"), 200, strings.Repeat("same", 75))
+				x.eventually("it is recorded", func() bool { return x.proxy.status(x.flags).InFlight == 0 })
+			}
+			if s := x.proxy.status(x.flags); s.Responses != c.responses || s.Revisits != c.revisits || s.Lost != 0 {
+				t.Errorf("%d responses, %d revisits, %d lost", s.Responses, s.Revisits, s.Lost)
+			}
+			dir := x.flags.dir
+			x.stop()
+			warctest.Check(t, dir)
+		})
 	}
-	if s := x.proxy.status(x.flags); s.Responses != 1 || s.Revisits != 1 || s.Lost != 0 {
-		t.Errorf("%d responses, %d revisits, %d lost", s.Responses, s.Revisits, s.Lost)
-	}
-	dir := x.flags.dir
-	x.stop()
-	warctest.Check(t, dir)
 }
 
 // Heads of replies that are larger than the limits fail the exchange.

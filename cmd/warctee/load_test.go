@@ -62,7 +62,7 @@ func newLoadCase(n int) loadCase {
 		c.size = rng.IntN(1 << 12)
 	}
 	if c.repeat {
-		c.size = 1000 + n%8*1000
+		c.size = 1000 + n%3*1000
 	}
 	if c.aborted {
 		c.method, c.framing, c.size = "GET", []string{"length", "chunked"}[n%2], max(c.size, 5000)

@@ -60,9 +60,9 @@ const parts = [
 
 // A keptSite serves keptPage and what belongs to it.
 type keptSite struct {
-	reports  chan string
-	other    string       // URL of another site, for the script
-	changing atomic.Int64 // requests for what is another at every second visit
+	reports chan string
+	other   string       // URL of another site, for the script
+	visits  atomic.Int64 // that have ended: what changes is another at every second one
 }
 
 func (s *keptSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -80,10 +80,11 @@ func (s *keptSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, ok := contents[r.URL.Path]
 	switch {
 	case r.URL.Path == "/report":
+		s.visits.Add(1)
 		s.reports <- r.URL.Path
 	case r.URL.Path == "/changing.json":
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"word": "changed %d"}`, s.changing.Add(1)%2)
+		fmt.Fprintf(w, `{"word": "changed %d"}`, (s.visits.Load()+1)%2)
 	case err == nil:
 		w.Header().Set("Content-Type", "image/png")
 		png.Encode(w, image.NewGray(image.Rect(0, 0, 10*side, 7)))
@@ -133,7 +134,7 @@ var wantReplayed = replayed{
 }
 
 // replayPage embeds replayweb.page, whose service worker has an API too, and reports what it shows once that is whole
-// and as it should be, or else after half a minute. The page is in a frame of a
+// and as it should be, or else after 100 seconds. The page is in a frame of a
 // frame, in shadow trees.
 const replayPage = `<!DOCTYPE html>
 <link rel="icon" href="data:,">
@@ -178,7 +179,11 @@ async function signed(data) {
 	const key = await crypto.subtle.importKey("spki", octets(data.publicKey), {name: "ECDSA", namedCurve: "P-384"}, true, ["verify"]);
 	return crypto.subtle.verify({name: "ECDSA", hash: "SHA-256"}, key, octets(data.signature), new TextEncoder().encode(data.hash));
 }
-const want = %s, start = Date.now(), timer = setInterval(async () => {
+// On a busy machine replayweb.page sometimes starts before its service worker does,
+// and waits for ever. It is loaded anew then.
+const loaded = Date.now(), start = Number(sessionStorage.start ||= loaded);
+const want = %s, timer = setInterval(async () => {
+	if (!find(document) && Date.now() - loaded > 15000 && Date.now() - start < 80000) return location.reload();
 	const seen = look();
 	try { await ask(seen); } catch (e) { seen.Text += String(e); }
 	if (Date.now() - start < 100000 && !Object.keys(want).every(k => String(seen[k]) === String(want[k]))) return;

@@ -140,7 +140,7 @@ func (f *recordFlags) runCommand(ctx context.Context, child *exec.Cmd, stderr io
 	signal.Stop(signals)
 	drained := f.drain(s, last, stderr)
 	if s.status(f).unused() {
-		fmt.Fprint(stderr, unusedHint)
+		fmt.Fprint(f.quiet.notes(stderr), unusedHint)
 	}
 	var ended commandError
 	if errors.As(err, &ended) && drained != nil {

@@ -164,6 +164,7 @@ func TestTimeout(t *testing.T) {
 				x.waitToGet(c, "1\r\n.\r\n")
 				response += "1\r\n.\r\n"
 				entity += "."
+				time.Sleep(x.flags.timeout / 20) // what is tested is time
 			}
 			o.send("0\r\n\r\n")
 			x.got(c.reply("GET"), 200, entity)

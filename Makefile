@@ -1,7 +1,7 @@
 # make            the program, ./warctee
 # make help       this list
 # make man        manual pages, in ./man
-# make test       everything that has to pass before a commit, in about six minutes
+# make test       everything that has to pass before a commit, in about twelve minutes
 # make fuzz       each fuzz target for FUZZTIME
 # make crash      kills the program CRASH_ROUNDS times at random moments, in some minutes
 # make powerloss  cuts the power POWERLOSS_ROUNDS times, in some minutes; as root, on Linux

@@ -232,7 +232,7 @@ func (f *flood) status(stream uint32) string {
 // TestLateHandshakeIsToldBeforeTheEnd: a tunnel whose handshake takes too long is
 // open, and Shutdown waits for it, until that has been told.
 func TestLateHandshakeIsToldBeforeTheEnd(t *testing.T) {
-	p := newProxyWithin(t, Limits{HeaderTimeout: 100 * time.Millisecond}, nil)
+	p := newProxyWithin(t, Limits{HeaderTimeout: 2 * time.Second}, nil)
 	open := make(chan int, 1)
 	p.in.OnFailure = func(Failure) { open <- p.open() }
 	c := p.connect("example.org:443", "\x16\x03\x01\x02\x00\x01\x00")

@@ -121,7 +121,7 @@ func (r *Recorder) crowdedDisk() bool {
 	if r.space.crowdedDisk() == nil {
 		return false
 	}
-	last, now := r.madeRoom.Load(), time.Now().UnixNano()
+	last, now := r.madeRoom.Load(), int64(time.Since(r.opened))
 	if now-last < int64(roomEvery) || !r.madeRoom.CompareAndSwap(last, now) {
 		return true
 	}

@@ -252,7 +252,8 @@ type Recorder struct {
 	cutting    context.Context // done when what is under way is cut
 	cutNow     context.CancelFunc
 
-	madeRoom   atomic.Int64 // when room on the disk was made, or looked for, last: Unix time, ns
+	opened     time.Time
+	madeRoom   atomic.Int64 // when room on the disk was made, or looked for, last: ns since opened
 	waiting    atomic.Int64 // requests that wait for their admission …
 	maxWaiting int64        // … and how many may
 
@@ -302,6 +303,7 @@ func OpenContext(ctx context.Context, o Options) (*Recorder, error) {
 		space:     space,
 		still:     standstill{begun: make(chan struct{})},
 		training:  newTraining(&o),
+		opened:    time.Now(),
 	}
 	r.readers = &readers{r: r, all: make(map[*exchange]reader)}
 	space.reclaim = r.readers.reclaim

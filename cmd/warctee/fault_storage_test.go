@@ -149,7 +149,7 @@ func TestMinFreeOnASmallDisk(t *testing.T) {
 		t.Errorf("only %d bytes of %d are free", free, size)
 	}
 	s := r.untilRecording(false)
-	if s.Waiting != 0 || s.DiskFree > size*55/100 {
+	if s.Waiting != 0 || s.DiskFree < size/4 || s.DiskFree > size*3/4 { // spools have been given back since it paused
 		t.Errorf("/status says %+v", s)
 	}
 
